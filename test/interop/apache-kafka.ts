@@ -1,0 +1,292 @@
+/**
+ * Starts, stops, kills and restarts real Apache Kafka clusters on free loopback ports.
+ *
+ * - One broker is a combined broker and controller. More: a controller of its own plus N brokers
+ *   (`controller: 'separate'`, the default, so that any broker may die), or the first one combined.
+ * - A node keeps its ports and data over `stop`/`kill9` and `start`.
+ * - "Started" means that the cluster answered a Metadata request naming all its brokers.
+ * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
+ */
+import { randomBytes } from 'node:crypto';
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type JvmMode, javaArguments, requireKafkaJars } from './kafka-jars.ts';
+import {
+  freePort,
+  logFile,
+  type ManagedProcess,
+  removeDirectory,
+  runOrThrow,
+  spawnManaged,
+  tail,
+  temporaryDirectory,
+} from './processes.ts';
+import { RawClient } from './raw-client.ts';
+
+const START_BOUND_MS = 60_000;
+const STOP_BOUND_MS = 15_000;
+
+/** What kind of cluster to start. */
+export interface KafkaOptions {
+  /** Shows up in log names and errors. */
+  readonly name: string;
+  readonly brokers?: number;
+  readonly controller?: 'separate' | 'first';
+  /** Added to, and overriding, every node's properties. */
+  readonly properties?: Readonly<Record<string, string>>;
+  /** `benchmark`: Kafka's own JVM flags and a 1 GiB heap. */
+  readonly jvm?: JvmMode;
+  /** A second listener per broker, PROXIED, that advertises this port instead of its own. */
+  readonly advertisedProxyPorts?: readonly number[];
+}
+
+type Properties = Record<string, string>;
+
+function fastProperties(brokers: number): Properties {
+  const replication = String(Math.min(brokers, 3));
+  const minIsr = brokers >= 3 ? '2' : '1';
+  const properties: Properties = {
+    'group.initial.rebalance.delay.ms': '0',
+    'default.replication.factor': replication,
+    'min.insync.replicas': minIsr,
+    'transaction.max.timeout.ms': '3600000',
+    'transaction.abort.timed.out.transaction.cleanup.interval.ms': '1000',
+    'transaction.remove.expired.transaction.cleanup.interval.ms': '1000',
+    'offsets.retention.check.interval.ms': '1000',
+    'log.retention.check.interval.ms': '1000',
+    'log.initial.task.delay.ms': '500',
+    'log.segment.delete.delay.ms': '500',
+    'log.cleaner.backoff.ms': '300',
+    'log.cleaner.dedupe.buffer.size': '2097152',
+    'replica.lag.time.max.ms': '5000',
+    'broker.session.timeout.ms': '3000',
+    'broker.heartbeat.interval.ms': '500',
+    'num.network.threads': '2',
+    'num.io.threads': '2',
+    'background.threads': '2',
+    'message.max.bytes': '8388608',
+    'replica.fetch.max.bytes': '8388608',
+  };
+  for (const topic of ['offsets.topic', 'transaction.state.log', 'share.coordinator.state.topic']) {
+    properties[`${topic}.replication.factor`] = replication;
+    properties[`${topic}.num.partitions`] = '1';
+    if (topic !== 'offsets.topic') properties[`${topic}.min.isr`] = minIsr;
+  }
+  return properties;
+}
+
+interface NodePlan {
+  readonly id: number;
+  readonly roles: string;
+  readonly port: number;
+  readonly controllerPort: number;
+  readonly proxied: { readonly port: number; readonly advertised: number } | undefined;
+}
+
+function listenerProperties(node: NodePlan, quorum: string): Properties {
+  const listeners: string[] = [];
+  const advertised: string[] = [];
+  const add = (name: string, port: number, advertisedPort = port): void => {
+    listeners.push(`${name}://127.0.0.1:${port}`);
+    advertised.push(`${name}://127.0.0.1:${advertisedPort}`);
+  };
+  if (node.roles.includes('broker')) add('PLAINTEXT', node.port);
+  if (node.proxied !== undefined) add('PROXIED', node.proxied.port, node.proxied.advertised);
+  if (node.roles.includes('controller')) add('CONTROLLER', node.controllerPort);
+  return {
+    'process.roles': node.roles,
+    'node.id': String(node.id),
+    listeners: listeners.join(','),
+    'advertised.listeners': advertised.join(','),
+    'controller.quorum.bootstrap.servers': quorum,
+    'controller.listener.names': 'CONTROLLER',
+    'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT',
+    ...(node.roles.includes('broker') ? { 'inter.broker.listener.name': 'PLAINTEXT' } : {}),
+  };
+}
+
+/** One process of a cluster. */
+export class KafkaNode {
+  readonly id: number;
+  readonly roles: string;
+  readonly host = '127.0.0.1';
+  readonly port: number;
+  /** The port of the PROXIED listener, where a delaying proxy connects to. */
+  readonly proxiedPort: number | undefined;
+  /** Holds `<topic>-<partition>` directories. */
+  readonly dataDir: string;
+  readonly log: string;
+  readonly #propertiesFile: string;
+  readonly #jvm: JvmMode;
+  #process: ManagedProcess | undefined;
+
+  constructor(plan: NodePlan, properties: Properties, directory: string, options: KafkaOptions) {
+    this.id = plan.id;
+    this.roles = plan.roles;
+    this.port = plan.port;
+    this.proxiedPort = plan.proxied?.port;
+    this.dataDir = join(directory, `node-${plan.id}`);
+    this.log = logFile(`${options.name}-${plan.id}`);
+    this.#jvm = options.jvm ?? 'fast';
+    this.#propertiesFile = join(directory, `node-${plan.id}.properties`);
+    const all = { ...properties, 'log.dirs': this.dataDir };
+    const lines = Object.entries(all).map(([key, value]) => `${key}=${value}\n`);
+    mkdirSync(directory, { recursive: true });
+    writeFileSync(this.#propertiesFile, lines.join(''));
+  }
+
+  /** The pid of the running process. */
+  get pid(): number {
+    if (this.#process === undefined) throw new Error(`node ${this.id} is not running`);
+    return this.#process.pid;
+  }
+
+  get isRunning(): boolean {
+    return this.#process !== undefined && this.#process.exit() === undefined;
+  }
+
+  async format(clusterId: string): Promise<void> {
+    const standalone = this.roles.includes('controller') ? ['--standalone'] : [];
+    const args = ['format', ...standalone, '-t', clusterId, '-c', this.#propertiesFile];
+    const libs = await requireKafkaJars();
+    // A class list would need a file per program; formatting is left out of the training run.
+    await runOrThrow('java', javaArguments(libs, 'kafka.tools.StorageTool', args));
+  }
+
+  /** Starts the process on the data and ports it always has; does not wait until it serves. */
+  async launch(): Promise<void> {
+    if (this.isRunning) throw new Error(`node ${this.id} is already running`);
+    const libs = await requireKafkaJars();
+    const heap = this.#jvm === 'benchmark' ? '1g' : '256m';
+    const options = { mode: this.#jvm, heap };
+    const args = javaArguments(libs, 'kafka.Kafka', [this.#propertiesFile], options);
+    this.#process = spawnManaged({ command: 'java', args, log: this.log });
+  }
+
+  async stop(): Promise<void> {
+    await this.#process?.stop(STOP_BOUND_MS);
+  }
+
+  async kill9(): Promise<void> {
+    await this.#process?.kill9();
+  }
+}
+
+/** A running cluster. */
+export class KafkaCluster {
+  readonly name: string;
+  readonly clusterId: string;
+  readonly nodes: readonly KafkaNode[];
+  readonly #directory: string;
+
+  constructor(name: string, clusterId: string, nodes: readonly KafkaNode[], directory: string) {
+    this.name = name;
+    this.clusterId = clusterId;
+    this.nodes = nodes;
+    this.#directory = directory;
+  }
+
+  /** The nodes with the broker role, by id. */
+  get brokers(): readonly KafkaNode[] {
+    return this.nodes.filter((node) => node.roles.includes('broker'));
+  }
+
+  /** `host:port` of every broker, separated by commas. */
+  get bootstrap(): string {
+    return this.brokers.map((node) => `${node.host}:${node.port}`).join(',');
+  }
+
+  /** The pids of all processes. */
+  get pids(): readonly number[] {
+    return this.nodes.filter((node) => node.isRunning).map((node) => node.pid);
+  }
+
+  broker(id: number): KafkaNode {
+    const found = this.brokers.find((node) => node.id === id);
+    if (found === undefined) throw new Error(`${this.name} has no broker ${id}`);
+    return found;
+  }
+
+  /** Launches the nodes that are not running and waits until all brokers serve. */
+  async start(): Promise<void> {
+    const down = this.nodes.filter((node) => !node.isRunning);
+    await Promise.all(down.map((node) => node.launch()));
+    await this.awaitReady();
+  }
+
+  /** Waits until every running broker answers Metadata with all running brokers in it. */
+  async awaitReady(): Promise<void> {
+    const deadline = Date.now() + START_BOUND_MS;
+    for (const node of this.brokers) await this.#awaitBroker(node, deadline);
+  }
+
+  async #awaitBroker(node: KafkaNode, deadline: number): Promise<void> {
+    const wanted = this.brokers.filter((each) => each.isRunning).length;
+    if (!node.isRunning && wanted > 0 && this.brokers.length > 1) return;
+    for (;;) {
+      if (!node.isRunning) throw new Error(`${this.name} broker died:\n${tail(node.log)}`);
+      if (Date.now() > deadline) throw new Error(`${this.name} is not up:\n${tail(node.log)}`);
+      try {
+        await using client = await RawClient.connect(node.host, node.port, 2_000);
+        if ((await client.metadata([])).brokers.length >= wanted) return;
+      } catch {
+        // Not up yet: refused, or closed while starting. The deadline bounds the retries.
+      }
+      await sleep(50);
+    }
+  }
+
+  /** Stops brokers first, then controllers, so that controlled shutdown has somebody to ask. */
+  async stop(): Promise<void> {
+    const controllers = this.nodes.filter((node) => node.roles === 'controller');
+    await Promise.all(this.brokers.map((node) => node.stop()));
+    await Promise.all(controllers.map((node) => node.stop()));
+  }
+
+  /** Kills all processes and removes the data. */
+  async destroy(): Promise<void> {
+    await Promise.all(this.nodes.map((node) => node.kill9()));
+    removeDirectory(this.#directory);
+  }
+}
+
+async function planNodes(options: KafkaOptions): Promise<NodePlan[]> {
+  const count = options.brokers ?? 1;
+  const separate = count > 1 && options.controller !== 'first';
+  const plans: NodePlan[] = [];
+  const plan = async (id: number, roles: string, proxyPort?: number): Promise<void> => {
+    const proxied =
+      proxyPort === undefined ? undefined : { port: await freePort(), advertised: proxyPort };
+    plans.push({ id, roles, port: await freePort(), controllerPort: await freePort(), proxied });
+  };
+  if (separate) await plan(100, 'controller');
+  for (let id = 1; id <= count; id++) {
+    const roles = !separate && id === 1 ? 'broker,controller' : 'broker';
+    await plan(id, roles, options.advertisedProxyPorts?.[id - 1]);
+  }
+  return plans;
+}
+
+/** Formats and starts a cluster; resolves when it serves. */
+export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
+  const directory = temporaryDirectory(options.name);
+  const plans = await planNodes(options);
+  const controllerPort = plans.find((plan) => plan.roles.includes('controller'))?.controllerPort;
+  const quorum = `127.0.0.1:${controllerPort}`;
+  const common = { ...fastProperties(options.brokers ?? 1), ...options.properties };
+  const nodes = plans.map((plan) => {
+    const properties = { ...common, ...listenerProperties(plan, quorum) };
+    return new KafkaNode(plan, properties, directory, options);
+  });
+  const clusterId = randomBytes(16).toString('base64url').replace(/^-/, 'A');
+  const cluster = new KafkaCluster(options.name, clusterId, nodes, directory);
+  try {
+    await Promise.all(nodes.map((node) => node.format(clusterId)));
+    await cluster.start();
+    return cluster;
+  } catch (error) {
+    await cluster.destroy();
+    throw error;
+  }
+}
