@@ -1,0 +1,337 @@
+/**
+ * The client side of one connection to a Kafka broker.
+ *
+ * Used by mirrors towards their source and by the command line. `connect` dials and learns the
+ * broker's API versions; `send` then picks the highest version both sides know. Invariants:
+ * - Every request ends exactly once: with its response, or with a {@link ConnectionError}. A
+ *   request that times out ends the connection, as later answers would belong to nobody.
+ * - A malformed response ends the connection and nothing else.
+ * - With `reuseFrameBuffer` byte fields of a response are views of memory that the next response
+ *   overwrites: such owners use `exchange`, whose callback runs before anything more is received,
+ *   and keep one request in flight.
+ */
+import { assert, present } from '../base/assert.ts';
+import { ByteReader, MalformedBytes } from '../base/bytes.ts';
+import type { CloseReason, Connection, Runtime, Timer } from '../io/runtime.ts';
+import { apiName } from './api-keys.ts';
+import { type Codec, codec } from './codec.ts';
+import { errors } from './errors.ts';
+import { BadFrameSize, encodeRequestFrame, FrameReader } from './frame.ts';
+import { ApiVersionsRequest, ApiVersionsResponse } from './messages/18-api-versions.ts';
+import { readResponseHeader } from './request-header.ts';
+import type { EncodableOf, Message, MessageOf } from './schema.ts';
+
+/** Requests of one connection that may wait for their answer. */
+export const MAX_IN_FLIGHT_REQUESTS = 100;
+/** Largest response taken, in bytes, unless the owner says otherwise. */
+export const DEFAULT_MAX_RESPONSE_BYTES = 100 * 1024 * 1024;
+/** How long dialling may take, in ms, unless the owner says otherwise. */
+export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
+/** How long an answer may take, in ms, unless the owner says otherwise. */
+export const DEFAULT_REQUEST_TIMEOUT_MS = 30_000;
+
+const SOFTWARE_NAME = 'twinlog';
+const SOFTWARE_VERSION = '0.1';
+
+/**
+ * Why a connection or a request failed. `cause` is an errno name (ECONNREFUSED, …), `closed` (the
+ * peer ended it in good order, or the owner did), `timeout`, `malformed` (the peer does not speak
+ * Kafka), `unsupportedVersion` or `overloaded`; the last two leave the connection open.
+ */
+export class ConnectionError extends Error {
+  override readonly name = 'ConnectionError';
+  override readonly cause: string;
+  constructor(cause: string, message: string) {
+    super(message);
+    this.cause = cause;
+  }
+}
+
+/** Whom to connect to, and the limits. */
+export interface KafkaConnectionOptions {
+  readonly host: string;
+  readonly port: number;
+  readonly clientId: string;
+  readonly connectTimeoutMs?: number;
+  readonly requestTimeoutMs?: number;
+  readonly maxResponseBytes?: number;
+  readonly reuseFrameBuffer?: boolean;
+  /** Called once when an established connection ends, whoever ended it but the owner. */
+  readonly onClosed?: (error: ConnectionError) => void;
+}
+
+/** How one request deviates from the connection's settings. */
+export interface SendOptions {
+  readonly timeoutMs?: number;
+  /** No version above this is used. */
+  readonly maxVersion?: number;
+}
+
+type Settle<R> = (result: R | ConnectionError) => void;
+
+interface InFlight {
+  readonly codec: Codec<Message>;
+  readonly settle: Settle<unknown>;
+  readonly timer: Timer;
+}
+
+interface ApiRange {
+  readonly minVersion: number;
+  readonly maxVersion: number;
+}
+
+/** See the file header. */
+export class KafkaConnection {
+  readonly host: string;
+  readonly port: number;
+  readonly #clock: Runtime['clock'];
+  readonly #options: KafkaConnectionOptions;
+  readonly #connection: Connection;
+  readonly #reader: FrameReader;
+  readonly #inFlight = new Map<number, InFlight>();
+  #apis: ReadonlyMap<number, ApiRange> = new Map();
+  #nextCorrelationId = 0;
+  #ended: ConnectionError | undefined;
+
+  private constructor(
+    clock: Runtime['clock'],
+    options: KafkaConnectionOptions,
+    connection: Connection,
+  ) {
+    this.host = options.host;
+    this.port = options.port;
+    this.#clock = clock;
+    this.#options = options;
+    this.#connection = connection;
+    this.#reader = new FrameReader((frame) => this.#onFrame(frame), {
+      maxFrameBytes: options.maxResponseBytes ?? DEFAULT_MAX_RESPONSE_BYTES,
+      reuseFrameBuffer: options.reuseFrameBuffer === true,
+    });
+    connection.start({
+      receiveBuffer: () => this.#reader.receiveBuffer(),
+      received: (length) => this.#received(length),
+      writable: () => {},
+      closed: (reason) => this.#onClosed(reason),
+    });
+  }
+
+  /** Dials and learns the API versions; rejects with a {@link ConnectionError}. */
+  static async connect(
+    runtime: Pick<Runtime, 'clock' | 'network'>,
+    options: KafkaConnectionOptions,
+  ): Promise<KafkaConnection> {
+    const { host, port } = options;
+    const timeoutMs = options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS;
+    const dialled = await runtime.network.connect(host, port, timeoutMs);
+    if ('cause' in dialled) {
+      throw new ConnectionError(
+        dialled.cause,
+        `cannot connect to ${host}:${port}: ${dialled.message}`,
+      );
+    }
+    const connection = new KafkaConnection(runtime.clock, options, dialled);
+    await connection.#learnVersions();
+    return connection;
+  }
+
+  /** Undefined while the connection is usable. */
+  get ended(): ConnectionError | undefined {
+    return this.#ended;
+  }
+
+  /** The highest version of an API that both sides know; undefined when there is none. */
+  version(request: Message, maxVersion = Number.POSITIVE_INFINITY): number | undefined {
+    const range = this.#apis.get(present(request.apiKey, 'API key'));
+    if (range === undefined) return undefined;
+    const version = Math.min(range.maxVersion, request.versions.max, maxVersion);
+    return version < Math.max(range.minVersion, request.versions.min) ? undefined : version;
+  }
+
+  /** Sends a request; rejects with a {@link ConnectionError}. */
+  send<Q extends Message, R extends Message>(
+    request: Q,
+    response: R,
+    value: EncodableOf<Q>,
+    options: SendOptions = {},
+  ): Promise<MessageOf<R>> {
+    return new Promise((resolve, reject) => {
+      this.exchange(request, response, value, options, (result) => {
+        if (result instanceof ConnectionError) reject(result);
+        else resolve(result);
+      });
+    });
+  }
+
+  /** Sends a request; `onResult` runs once, inside the receipt of the response. */
+  exchange<Q extends Message, R extends Message>(
+    request: Q,
+    response: R,
+    value: EncodableOf<Q>,
+    options: SendOptions,
+    onResult: (result: MessageOf<R> | ConnectionError) => void,
+  ): void {
+    const version = this.version(request, options.maxVersion);
+    const refusal = this.#refusal(request, version);
+    if (refusal !== undefined || version === undefined) {
+      this.#clock.defer(() => onResult(present(refusal, 'reason of a refusal')));
+      return;
+    }
+    this.#request(codec(request, version), codec(response, version), value, options, onResult);
+  }
+
+  #refusal(request: Message, version: number | undefined): ConnectionError | undefined {
+    if (this.#ended !== undefined) return this.#ended;
+    if (this.#inFlight.size >= MAX_IN_FLIGHT_REQUESTS) {
+      const message = `${MAX_IN_FLIGHT_REQUESTS} requests wait for an answer already`;
+      return new ConnectionError('overloaded', message);
+    }
+    if (version !== undefined) return undefined;
+    const name = apiName(request.apiKey ?? -1) ?? request.name;
+    return new ConnectionError(
+      'unsupportedVersion',
+      `${this.host}:${this.port} does not serve any version of ${name} that twinlog speaks`,
+    );
+  }
+
+  /** Ends the connection now; what is in flight fails with cause `closed`. */
+  close(): void {
+    if (this.#ended !== undefined) return;
+    this.#end(new ConnectionError('closed', 'closed by this side'), false);
+  }
+
+  #request<Q extends Message, R extends Message>(
+    request: Codec<Q>,
+    response: Codec<R>,
+    value: EncodableOf<Q>,
+    options: SendOptions,
+    onResult: Settle<MessageOf<R>>,
+  ): void {
+    const correlationId = this.#nextCorrelationId;
+    this.#nextCorrelationId = (correlationId + 1) & 0x7fffffff;
+    const header = { correlationId, clientId: this.#options.clientId };
+    const chunks = encodeRequestFrame(header, request, value);
+    const timeoutMs =
+      options.timeoutMs ?? this.#options.requestTimeoutMs ?? DEFAULT_REQUEST_TIMEOUT_MS;
+    const timer = this.#clock.setTimer(timeoutMs, () => {
+      const { host, port } = this;
+      this.#end(
+        new ConnectionError('timeout', `no answer from ${host}:${port} within ${timeoutMs} ms`),
+        true,
+      );
+    });
+    this.#inFlight.set(correlationId, {
+      codec: response as unknown as Codec<Message>,
+      settle: onResult as Settle<unknown>,
+      timer,
+    });
+    this.#connection.write(chunks);
+  }
+
+  #received(length: number): void {
+    try {
+      this.#reader.received(length);
+    } catch (error) {
+      if (!(error instanceof BadFrameSize)) throw error;
+      this.#end(this.#malformed(error.message), true);
+    }
+  }
+
+  #malformed(problem: string): ConnectionError {
+    const text = `${this.host}:${this.port} does not answer as a Kafka broker: ${problem}`;
+    return new ConnectionError('malformed', text);
+  }
+
+  #onFrame(frame: Uint8Array): void {
+    const correlationId = frame.length < 4 ? -1 : new ByteReader(frame).int32();
+    const waiting = this.#inFlight.get(correlationId);
+    if (waiting === undefined) {
+      this.#end(this.#malformed(`answer to no request (correlation id ${correlationId})`), true);
+      return;
+    }
+    const response = this.#decode(waiting.codec, frame);
+    if (response instanceof ConnectionError) {
+      this.#end(response, true);
+      return;
+    }
+    this.#inFlight.delete(correlationId);
+    waiting.timer.cancel();
+    waiting.settle(response);
+  }
+
+  #decode(response: Codec<Message>, frame: Uint8Array): unknown {
+    try {
+      const reader = new ByteReader(frame);
+      const apiKey = present(response.message.apiKey, 'API key');
+      readResponseHeader(reader, apiKey, response.version);
+      // A broker that does not know the version of ApiVersions answers in version 0.
+      if (response.message === ApiVersionsResponse && response.version > 0) {
+        const isV0 = new ByteReader(frame, 4).int16() === errors.UNSUPPORTED_VERSION.code;
+        if (isV0) return codec(ApiVersionsResponse, 0).read(reader);
+      }
+      return response.read(reader);
+    } catch (error) {
+      if (!(error instanceof MalformedBytes)) throw error;
+      return this.#malformed(`${response.message.name} v${response.version}: ${error.message}`);
+    }
+  }
+
+  #onClosed(reason: CloseReason): void {
+    if (this.#ended !== undefined) return;
+    const { host, port } = this;
+    this.#end(
+      new ConnectionError(reason.cause, `connection to ${host}:${port} ended: ${reason.message}`),
+      true,
+    );
+  }
+
+  #end(error: ConnectionError, tellOwner: boolean): void {
+    if (this.#ended !== undefined) return;
+    this.#ended = error;
+    this.#reader.stop();
+    this.#connection.close();
+    const waiting = [...this.#inFlight.values()];
+    this.#inFlight.clear();
+    for (const { timer, settle } of waiting) {
+      timer.cancel();
+      settle(error);
+    }
+    if (tellOwner) this.#options.onClosed?.(error);
+  }
+
+  /** ApiVersions 4, then what the refusal says both know, at least 0. */
+  async #learnVersions(): Promise<void> {
+    let version = ApiVersionsRequest.versions.max;
+    for (;;) {
+      const response = await this.#askVersions(version);
+      if (response.errorCode === errors.NONE.code) {
+        this.#apis = new Map(response.apiKeys.map((api) => [api.apiKey, api]));
+        return;
+      }
+      const own = response.apiKeys.find((api) => api.apiKey === ApiVersionsRequest.apiKey);
+      const next = Math.min(own?.maxVersion ?? 0, version - 1);
+      if (response.errorCode !== errors.UNSUPPORTED_VERSION.code || next < 0) {
+        const error = this.#malformed(`ApiVersions failed with error ${response.errorCode}`);
+        this.#end(error, false);
+        throw error;
+      }
+      version = next;
+    }
+  }
+
+  #askVersions(version: number): Promise<ApiVersionsResponse> {
+    assert(this.#inFlight.size === 0, 'the handshake comes first');
+    const timeoutMs = this.#options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS;
+    return new Promise((resolve, reject) => {
+      this.#request(
+        codec(ApiVersionsRequest, version),
+        codec(ApiVersionsResponse, version),
+        { clientSoftwareName: SOFTWARE_NAME, clientSoftwareVersion: SOFTWARE_VERSION },
+        { timeoutMs },
+        (result) => {
+          if (result instanceof ConnectionError) reject(result);
+          else resolve(result);
+        },
+      );
+    });
+  }
+}
