@@ -1,0 +1,141 @@
+/**
+ * Sends ISR changes to the controller: batched, one request in flight.
+ *
+ * Partitions call `submit` and hear the outcome once; they keep one change in flight each, so the
+ * queue holds at most one entry per partition. While a request is on its way the others gather and
+ * go out together. A lost controller is retried for ever with backoff: the partition gives up by
+ * itself when the metadata log moves it on.
+ */
+import type { Uuid } from '../base/uuid.ts';
+import type { Runtime } from '../io/runtime.ts';
+import type { ControllerPort } from '../metadata/controller-port.ts';
+import { errors } from '../protocol/errors.ts';
+import type {
+  AlterPartitionRequest,
+  AlterPartitionResponse,
+} from '../protocol/messages/56-alter-partition.ts';
+
+/** Pause before a request that the controller did not answer is sent again, in ms. */
+export const ALTER_PARTITION_RETRY_MS = 50;
+/** Partitions in one request; the rest go with the next. */
+export const MAX_PARTITIONS_PER_REQUEST = 1000;
+
+/** The ISR that a leader wants. */
+export interface IsrChange {
+  readonly topicId: Uuid;
+  readonly partition: number;
+  readonly leaderEpoch: number;
+  readonly partitionEpoch: number;
+  readonly isr: readonly { readonly brokerId: number; readonly brokerEpoch: number }[];
+}
+
+/** What became of an {@link IsrChange}. */
+export type IsrOutcome =
+  | { readonly error: 0; readonly isr: readonly number[]; readonly partitionEpoch: number }
+  /** The other fields of the answer mean nothing then. */
+  | { readonly error: number };
+
+/** Where partitions hand in their changes. */
+export interface IsrUpdates {
+  submit(change: IsrChange, onOutcome: (outcome: IsrOutcome) => void): void;
+}
+
+interface Pending {
+  readonly change: IsrChange;
+  readonly onOutcome: (outcome: IsrOutcome) => void;
+}
+
+type TopicAnswers = AlterPartitionResponse['topics'][number];
+type PartitionRequest = AlterPartitionRequest['topics'][number]['partitions'][number];
+
+/** See the file header. */
+export class ControllerIsrUpdates implements IsrUpdates {
+  readonly #runtime: Runtime;
+  readonly #controller: ControllerPort;
+  readonly #brokerId: number;
+  readonly #brokerEpoch: () => number;
+  #waiting: Pending[] = [];
+  #inFlight = false;
+  #closed = false;
+
+  constructor(
+    runtime: Runtime,
+    controller: ControllerPort,
+    brokerId: number,
+    brokerEpoch: () => number,
+  ) {
+    this.#runtime = runtime;
+    this.#controller = controller;
+    this.#brokerId = brokerId;
+    this.#brokerEpoch = brokerEpoch;
+  }
+
+  submit(change: IsrChange, onOutcome: (outcome: IsrOutcome) => void): void {
+    this.#waiting.push({ change, onOutcome });
+    if (!this.#inFlight) this.#runtime.clock.defer(() => this.#send());
+  }
+
+  /** Changes still waiting are forgotten. */
+  close(): void {
+    this.#closed = true;
+    this.#waiting = [];
+  }
+
+  #send(): void {
+    if (this.#inFlight || this.#closed || this.#waiting.length === 0) return;
+    const batch = this.#waiting.splice(0, MAX_PARTITIONS_PER_REQUEST);
+    this.#inFlight = true;
+    this.#controller.alterPartition(this.#request(batch)).then(
+      (response) => this.#answered(batch, response),
+      (reason: unknown) => {
+        this.#runtime.logger.warn('AlterPartition found no controller', { reason: String(reason) });
+        this.#retry(batch);
+      },
+    );
+  }
+
+  #answered(batch: readonly Pending[], response: AlterPartitionResponse): void {
+    if (response.errorCode !== 0) {
+      this.#runtime.logger.warn('AlterPartition was refused', { errorCode: response.errorCode });
+      this.#retry(batch);
+      return;
+    }
+    this.#inFlight = false;
+    for (const { change, onOutcome } of batch) onOutcome(outcomeOf(change, response.topics));
+    this.#send();
+  }
+
+  #retry(batch: readonly Pending[]): void {
+    this.#waiting.unshift(...batch);
+    this.#runtime.clock.setTimer(ALTER_PARTITION_RETRY_MS, () => {
+      this.#inFlight = false;
+      this.#send();
+    });
+  }
+
+  #request(batch: readonly Pending[]): AlterPartitionRequest {
+    const byTopic = new Map<Uuid, PartitionRequest[]>();
+    for (const { change } of batch) {
+      const partitions = byTopic.get(change.topicId) ?? [];
+      byTopic.set(change.topicId, partitions);
+      partitions.push({
+        partitionIndex: change.partition,
+        leaderEpoch: change.leaderEpoch,
+        newIsr: change.isr.map((member) => member.brokerId),
+        newIsrWithEpochs: change.isr.map((member) => ({ ...member })),
+        leaderRecoveryState: 0,
+        partitionEpoch: change.partitionEpoch,
+      });
+    }
+    const topics = [...byTopic].map(([topicId, partitions]) => ({ topicId, partitions }));
+    return { brokerId: this.#brokerId, brokerEpoch: this.#brokerEpoch(), topics };
+  }
+}
+
+function outcomeOf(change: IsrChange, topics: readonly TopicAnswers[]): IsrOutcome {
+  const topic = topics.find((each) => each.topicId === change.topicId);
+  const answer = topic?.partitions.find((each) => each.partitionIndex === change.partition);
+  if (answer === undefined) return { error: errors.UNKNOWN_SERVER_ERROR.code };
+  if (answer.errorCode !== 0) return { error: answer.errorCode };
+  return { error: 0, isr: answer.isr, partitionEpoch: answer.partitionEpoch };
+}

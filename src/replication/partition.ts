@@ -1,0 +1,586 @@
+/**
+ * One partition on this broker: its role, its ISR, and the one gate of its log.
+ *
+ * Made and moved between roles by `ReplicaManager` from the metadata image; the leader's epoch and
+ * ISR are always someone else's decision (embedded or Apache controller). Invariants:
+ * - Nothing enters the log except through `append` and `appendMirrored`, both only while leading.
+ * - Client and coordinator writes are refused while the mirror gate says read-only (R1–R3);
+ *   mirrored appends are refused while it does not, and under any but the current leader epoch.
+ * - The high watermark is the least log end of the (possibly growing) ISR, never lowered except by
+ *   a cut, and stands still below min.insync.replicas (KIP-966).
+ * - Every visible change ends with a notice to `watchers`.
+ * - A failing disk takes the partition offline: KAFKA_STORAGE_ERROR from then on.
+ */
+import type { Uuid } from '../base/uuid.ts';
+import { type Clock, DiskError } from '../io/runtime.ts';
+import type { PartitionRegistration } from '../metadata/image.ts';
+import { type ErrorCode, errors } from '../protocol/errors.ts';
+import type { AppendResult, Log } from '../storage/log.ts';
+import type { TopicPartition } from '../storage/topic-partition.ts';
+import { AppendedBytes } from './appended-bytes.ts';
+import {
+  type CurrentLeader,
+  type DivergingEpoch,
+  type FetchParams,
+  type FetchPartition,
+  type FetchResult,
+  fetchFailure,
+  isolationOf,
+  type ReadIsolation,
+} from './fetch-types.ts';
+import { InSyncReplicas } from './in-sync-replicas.ts';
+import type { IsrOutcome, IsrUpdates } from './isr-updates.ts';
+import { type MirrorGate, readOnlyMessage } from './mirror-gate.ts';
+import { WatcherList } from './purgatory.ts';
+
+/** Whose records are to be appended; a marker is a transaction's end. */
+export type AppendSource = 'client' | 'coordinator' | 'marker';
+
+/** `offline`: the disk failed. `deleted`: this broker no longer holds the partition. */
+export type PartitionRole = 'leader' | 'follower' | 'offline' | 'deleted';
+
+/** What applying new metadata did to the role. */
+export type RoleChange = 'becameLeader' | 'lostLeadership' | 'unchanged';
+
+/** What a partition needs of its surroundings. */
+export interface PartitionContext {
+  readonly brokerId: number;
+  readonly clock: Clock;
+  readonly gate: MirrorGate;
+  readonly isrUpdates: IsrUpdates;
+  /** replica.lag.time.max.ms. */
+  readonly replicaLagTimeMaxMs: number;
+  /** The epoch of a registered broker that may be in an ISR; undefined for any other. */
+  readonly activeBrokerEpoch: (brokerId: number) => number | undefined;
+  /** Called once, when the disk failed under the partition. */
+  readonly onStorageFailure: (partition: Partition, error: DiskError) => void;
+}
+
+/** An answer to `truncateForMirror`. */
+export type TruncationResult =
+  | { readonly error: 0; readonly logEndOffset: number }
+  | { readonly error: ErrorCode };
+
+const NOTHING_APPENDED: AppendResult = {
+  error: 0,
+  firstOffset: -1,
+  lastOffset: -1,
+  logAppendTimeMs: -1,
+  logStartOffset: -1,
+  duplicate: false,
+  appendedBytes: 0,
+};
+
+/** See the file header. */
+export class Partition {
+  readonly topicPartition: TopicPartition;
+  readonly topicId: Uuid;
+  readonly log: Log;
+  /** All that wait for a change of this partition. */
+  readonly watchers = new WatcherList();
+  readonly #context: PartitionContext;
+  readonly #bytes: AppendedBytes;
+  #role: PartitionRole = 'follower';
+  #leaderId = -1;
+  #leaderEpoch = -1;
+  #partitionEpoch = -1;
+  readonly #replicas: InSyncReplicas;
+  #leaderEpochStartOffset = 0;
+  /** A followed log start above the high watermark (F8). */
+  #pendingLogStart: number | undefined;
+
+  constructor(topicPartition: TopicPartition, topicId: Uuid, log: Log, context: PartitionContext) {
+    this.topicPartition = topicPartition;
+    this.topicId = topicId;
+    this.log = log;
+    this.#context = context;
+    this.#replicas = new InSyncReplicas(context.brokerId);
+    this.#bytes = new AppendedBytes(log.logEndOffset);
+  }
+
+  get topic(): string {
+    return this.topicPartition.topic;
+  }
+
+  /** The partition index. */
+  get partition(): number {
+    return this.topicPartition.partition;
+  }
+
+  get role(): PartitionRole {
+    return this.#role;
+  }
+
+  /** −1: none. */
+  get leaderId(): number {
+    return this.#leaderId;
+  }
+
+  get leaderEpoch(): number {
+    return this.#leaderEpoch;
+  }
+
+  get partitionEpoch(): number {
+    return this.#partitionEpoch;
+  }
+
+  get replicas(): readonly number[] {
+    return this.#replicas.replicas;
+  }
+
+  /** As committed by the controller. */
+  get isr(): readonly number[] {
+    return this.#replicas.isr;
+  }
+
+  /** The log end when this broker became leader in this epoch. */
+  get leaderEpochStartOffset(): number {
+    return this.#leaderEpochStartOffset;
+  }
+
+  isLeader(): boolean {
+    return this.#role === 'leader';
+  }
+
+  /** The end of what a reader may see. */
+  upperBound(isolation: ReadIsolation): number {
+    if (isolation === 'logEnd') return this.log.logEndOffset;
+    return isolation === 'lastStable' ? this.log.lastStableOffset : this.log.highWatermark;
+  }
+
+  /** A counter of the bytes below {@link upperBound}; only differences mean something. */
+  visibleBytes(isolation: ReadIsolation): number {
+    return this.#bytes.upTo(this.upperBound(isolation));
+  }
+
+  // --- role -------------------------------------------------------------------------------------
+
+  /** Takes over newer metadata. Repeated or older metadata changes nothing. */
+  applyRegistration(registration: PartitionRegistration): RoleChange {
+    if (this.#role === 'offline' || this.#role === 'deleted') return 'unchanged';
+    if (registration.partitionEpoch < this.#partitionEpoch) return 'unchanged';
+    if (registration.partitionEpoch === this.#partitionEpoch && this.#isKnown(registration)) {
+      return 'unchanged';
+    }
+    const wasLeader = this.isLeader();
+    const newEpoch = registration.leaderEpoch !== this.#leaderEpoch;
+    this.#leaderId = registration.leader;
+    this.#leaderEpoch = registration.leaderEpoch;
+    this.#partitionEpoch = registration.partitionEpoch;
+    this.#replicas.apply(registration);
+    if (registration.leader !== this.#context.brokerId) {
+      this.#role = 'follower';
+      this.#replicas.stop();
+      this.#pendingLogStart = undefined;
+      this.watchers.notify();
+      return wasLeader ? 'lostLeadership' : 'unchanged';
+    }
+    this.#role = 'leader';
+    if (!wasLeader || newEpoch) return this.#becomeLeader();
+    this.#replicas.trackFollowers(this.#context.clock.monotonicMs());
+    this.#guarded(() => this.#advanceHighWatermark());
+    this.watchers.notify();
+    return 'unchanged';
+  }
+
+  /** The answer to an ISR change moves the partition epoch before the record itself arrives. */
+  #isKnown(registration: PartitionRegistration): boolean {
+    const same = (a: readonly number[], b: readonly number[]): boolean =>
+      a.length === b.length && a.every((id, i) => id === b[i]);
+    return (
+      registration.leaderEpoch === this.#leaderEpoch &&
+      same(registration.isr, this.isr) &&
+      same(registration.replicas, this.replicas)
+    );
+  }
+
+  /** The partition left this broker (deleted or reassigned); whoever waits is answered. */
+  markDeleted(): void {
+    this.#role = 'deleted';
+    this.#replicas.stop();
+    this.watchers.notify();
+  }
+
+  #becomeLeader(): RoleChange {
+    this.#replicas.startEpoch(this.#context.clock.monotonicMs());
+    const done = this.#guarded(() => {
+      this.#leaderEpochStartOffset = this.log.logEndOffset;
+      this.log.assignEpochStart(this.#leaderEpoch, this.#leaderEpochStartOffset);
+      this.#advanceHighWatermark();
+    });
+    if (!done) return 'lostLeadership';
+    this.watchers.notify();
+    return 'becameLeader';
+  }
+
+  /** Runs a step that touches the disk; false when the disk failed and the role is `offline`. */
+  #guarded(step: () => void): boolean {
+    try {
+      step();
+      return true;
+    } catch (error) {
+      this.#failed(error);
+      return false;
+    }
+  }
+
+  /** Takes the partition offline for a disk error; anything else is a fault and goes on up. */
+  #failed(error: unknown): void {
+    if (!(error instanceof DiskError)) throw error;
+    if (this.#role === 'offline') return;
+    this.#role = 'offline';
+    this.#context.onStorageFailure(this, error);
+    this.watchers.notify();
+  }
+
+  // --- the gate ---------------------------------------------------------------------------------
+
+  /**
+   * Appends as leader; offsets and the leader epoch are assigned in `records` in place. Errors:
+   * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, POLICY_VIOLATION (R3), NOT_ENOUGH_REPLICAS, and
+   * the log's. A marker that a read-only partition does not need is a success with offset −1 (R2).
+   */
+  append(source: AppendSource, records: Uint8Array, requiredAcks: number): AppendResult {
+    const notLeader = this.leaderError(-1);
+    if (notLeader !== 0) return { error: notLeader, message: 'not the leader' };
+    const reason = this.#readOnly();
+    if (reason !== undefined) {
+      if (source !== 'marker') {
+        return { error: errors.POLICY_VIOLATION.code, message: readOnlyMessage(reason) };
+      }
+      if (!this.#endsLocalTransaction(records)) {
+        return { ...NOTHING_APPENDED, logStartOffset: this.log.logStartOffset };
+      }
+    }
+    if (requiredAcks === -1 && this.isUnderMinIsr()) {
+      const message = `in-sync replicas [${this.isr.join(',')}] are too few`;
+      return { error: errors.NOT_ENOUGH_REPLICAS.code, message };
+    }
+    const origin = source === 'client' ? 'client' : 'coordinator';
+    return this.#append(() => this.log.appendAsLeader(records, this.#leaderEpoch, origin));
+  }
+
+  /**
+   * Appends batches of the source as they are, with producer id and leader epoch already rewritten
+   * and CRCs verified by the caller (F5, F6). Chunks are written, not kept. Errors:
+   * FENCED_LEADER_EPOCH, NOT_LEADER_OR_FOLLOWER, INVALID_REQUEST when the topic is not mirrored
+   * any more, KAFKA_STORAGE_ERROR, and the log's.
+   */
+  appendMirrored(records: readonly Uint8Array[], leaderEpoch: number): AppendResult {
+    const refused = this.#mirrorError(leaderEpoch);
+    if (refused !== 0) return { error: refused, message: 'not a mirrored partition led here' };
+    return this.#append(() => this.log.appendAsFollower(records, { verifyCrc: false }));
+  }
+
+  /** 0 while this broker leads in the given epoch (−1: any), else why not. */
+  leaderError(currentLeaderEpoch: number): ErrorCode {
+    if (this.#role === 'offline' || this.log.isOffline) return errors.KAFKA_STORAGE_ERROR.code;
+    if (this.#role === 'deleted') return errors.UNKNOWN_TOPIC_OR_PARTITION.code;
+    if (currentLeaderEpoch >= 0 && this.#leaderEpoch >= 0) {
+      if (currentLeaderEpoch < this.#leaderEpoch) return errors.FENCED_LEADER_EPOCH.code;
+      if (currentLeaderEpoch > this.#leaderEpoch) return errors.UNKNOWN_LEADER_EPOCH.code;
+    }
+    return this.isLeader() ? 0 : errors.NOT_LEADER_OR_FOLLOWER.code;
+  }
+
+  /** Whether fewer replicas are in sync than min.insync.replicas (or all, if those are fewer). */
+  isUnderMinIsr(): boolean {
+    return this.#replicas.isUnderMin(this.log.config.minInsyncReplicas);
+  }
+
+  #append(write: () => AppendResult): AppendResult {
+    let result: AppendResult;
+    try {
+      result = write();
+      if (result.error !== 0 || result.duplicate) return result;
+      this.#bytes.appended(this.log.logEndOffset, result.appendedBytes);
+      this.#advanceHighWatermark();
+    } catch (error) {
+      this.#failed(error);
+      return { error: errors.KAFKA_STORAGE_ERROR.code, message: 'the log directory failed' };
+    }
+    this.watchers.notify();
+    return result;
+  }
+
+  #readOnly() {
+    return this.#context.gate.readOnly(this.topicId, this.topic, this.partition);
+  }
+
+  #mirrorError(leaderEpoch: number): ErrorCode {
+    if (leaderEpoch !== this.#leaderEpoch) return errors.FENCED_LEADER_EPOCH.code;
+    const notLeader = this.leaderError(-1);
+    if (notLeader !== 0) return notLeader;
+    return this.#readOnly() === undefined ? errors.INVALID_REQUEST.code : 0;
+  }
+
+  /** R2, G10: whether the marker's producer has a transaction open in this log. */
+  #endsLocalTransaction(marker: Uint8Array): boolean {
+    return this.log.hasOpenTransaction(new RecordBatch(marker, 0).producerId);
+  }
+
+  // --- high watermark, log start, truncation ----------------------------------------------------
+
+  /** True when it moved. The caller notifies the watchers. */
+  #advanceHighWatermark(): boolean {
+    if (!this.isLeader() || this.isUnderMinIsr()) return false;
+    const highWatermark = this.#replicas.leastLogEnd(this.log.logEndOffset);
+    if (highWatermark <= this.log.highWatermark) return this.#settleBounds(false);
+    return this.#settleBounds(this.log.updateHighWatermark(highWatermark));
+  }
+
+  #settleBounds(moved: boolean): boolean {
+    const { highWatermark, lastStableOffset } = this.log;
+    this.#bytes.prune(Math.min(highWatermark, lastStableOffset));
+    const start = this.#pendingLogStart;
+    if (start !== undefined && start <= highWatermark) {
+      this.#pendingLogStart = undefined;
+      return this.log.maybeIncrementLogStartOffset(start) || moved;
+    }
+    return moved;
+  }
+
+  /**
+   * Follows the source's log start (F8): at once up to the high watermark, later between it and the
+   * log end, and by starting over beyond the log end. Errors as `appendMirrored`.
+   */
+  followLogStart(offset: number, leaderEpoch: number): ErrorCode {
+    const refused = this.#mirrorError(leaderEpoch);
+    if (refused !== 0 || offset <= this.log.logStartOffset) return refused;
+    const done = this.#guarded(() => {
+      if (offset > this.log.logEndOffset) {
+        this.log.truncateFullyAndStartAt(offset);
+        this.#restarted();
+      } else if (offset > this.log.highWatermark) {
+        this.#pendingLogStart = Math.max(this.#pendingLogStart ?? 0, offset);
+        return;
+      } else {
+        this.log.maybeIncrementLogStartOffset(offset);
+      }
+      this.watchers.notify();
+    });
+    return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
+  }
+
+  /**
+   * Cuts the log at `offset`, or at the base offset of the batch that holds it (T5, D1); what was
+   * there must have been saved by the caller (T4). A new leader epoch is to follow. Errors as
+   * `appendMirrored`.
+   */
+  truncateForMirror(offset: number, leaderEpoch: number): TruncationResult {
+    const refused = this.#mirrorError(leaderEpoch);
+    if (refused !== 0) return { error: refused };
+    const done = this.#guarded(() => {
+      if (this.log.truncateTo(offset)) this.#restarted();
+      this.watchers.notify();
+    });
+    if (!done) return { error: errors.KAFKA_STORAGE_ERROR.code };
+    return { error: 0, logEndOffset: this.log.logEndOffset };
+  }
+
+  /** Counters and a pending log start after the log end went back. */
+  #restarted(): void {
+    this.#bytes.reset(this.log.logEndOffset);
+    this.#pendingLogStart = undefined;
+    this.#advanceHighWatermark();
+  }
+
+  /**
+   * Whether every member of the ISR reported, in this leader epoch, a log end no higher than ours
+   * (T6); true at once for a single replica.
+   */
+  isrReachedLogEnd(): boolean {
+    if (!this.isLeader() || this.isUnderMinIsr()) return false;
+    return this.#replicas.allReportedUpTo(this.log.logEndOffset);
+  }
+
+  /**
+   * DeleteRecords up to `offset` (−1: the high watermark). Errors: those of leadership,
+   * POLICY_VIOLATION (R2, or a compacted topic), OFFSET_OUT_OF_RANGE.
+   */
+  deleteRecords(offset: number): { readonly error: ErrorCode; readonly message?: string } {
+    const notLeader = this.leaderError(-1);
+    if (notLeader !== 0) return { error: notLeader };
+    const reason = this.#readOnly();
+    if (reason !== undefined) {
+      return { error: errors.POLICY_VIOLATION.code, message: readOnlyMessage(reason) };
+    }
+    if (this.log.config.cleanupPolicy === 'compact') {
+      return { error: errors.POLICY_VIOLATION.code, message: 'cleanup.policy is compact' };
+    }
+    const target = offset === -1 ? this.log.highWatermark : offset;
+    if (target < 0 || target > this.log.highWatermark) {
+      return { error: errors.OFFSET_OUT_OF_RANGE.code };
+    }
+    const done = this.#guarded(() => {
+      if (this.log.maybeIncrementLogStartOffset(target)) this.watchers.notify();
+    });
+    return { error: done ? 0 : errors.KAFKA_STORAGE_ERROR.code };
+  }
+
+  /** The least log start of all replicas that are alive: what DeleteRecords answers. */
+  lowWatermark(): number {
+    let low = this.log.logStartOffset;
+    for (const follower of this.#replicas.followers()) {
+      if (this.#context.activeBrokerEpoch(follower.replicaId) === undefined) continue;
+      low = Math.min(low, follower.logStartOffset);
+    }
+    return low;
+  }
+
+  // --- reading ----------------------------------------------------------------------------------
+
+  /**
+   * Reads for a consumer or a follower; a follower's fetch also moves its state, the ISR and the
+   * high watermark. `maxBytes` and `minOneBatch` bound the records; 0 bytes reads none. Errors:
+   * those of leadership and epoch, OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR.
+   */
+  fetch(
+    request: FetchPartition,
+    params: FetchParams,
+    maxBytes: number,
+    minOneBatch: boolean,
+  ): FetchResult {
+    const error = this.fetchError(request, params);
+    if (error !== 0) return fetchFailure(request, error, this.#currentLeader(error));
+    try {
+      const diverging = this.#divergingEpoch(request);
+      if (diverging === 'unknown') return fetchFailure(request, errors.OFFSET_OUT_OF_RANGE.code);
+      const end = this.upperBound(isolationOf(params));
+      const { fetchOffset } = request;
+      const empty =
+        diverging !== undefined || fetchOffset >= end || (maxBytes <= 0 && !minOneBatch);
+      const read = empty ? undefined : this.#read(request, params, maxBytes, minOneBatch);
+      if (read !== undefined && read.error !== 0) return fetchFailure(request, read.error);
+      if (params.replicaId >= 0 && diverging === undefined) this.#followerFetched(request, params);
+      return {
+        topicId: request.topicId,
+        topic: this.topic,
+        partition: request.partition,
+        error: 0,
+        highWatermark: this.log.highWatermark,
+        lastStableOffset: this.log.lastStableOffset,
+        logStartOffset: this.log.logStartOffset,
+        records: read?.records ?? [],
+        bytes: read?.bytes ?? 0,
+        abortedTransactions: read?.abortedTransactions,
+        divergingEpoch: diverging,
+      };
+    } catch (reason) {
+      this.#failed(reason);
+      return fetchFailure(request, errors.KAFKA_STORAGE_ERROR.code);
+    }
+  }
+
+  /** Why a fetch cannot be served now; 0 when it can (it may still have to wait for data). */
+  fetchError(request: FetchPartition, params: FetchParams): ErrorCode {
+    const notLeader = this.leaderError(request.currentLeaderEpoch);
+    if (notLeader !== 0) return notLeader;
+    if (params.replicaId >= 0) {
+      if (this.#replicas.follower(params.replicaId) === undefined) {
+        return errors.NOT_LEADER_OR_FOLLOWER.code;
+      }
+      const known = this.#context.activeBrokerEpoch(params.replicaId) ?? -1;
+      if (params.replicaEpoch >= 0 && params.replicaEpoch < known) {
+        return errors.NOT_LEADER_OR_FOLLOWER.code;
+      }
+    }
+    const { logStartOffset, logEndOffset } = this.log;
+    if (request.lastFetchedEpoch < 0 && request.fetchOffset > logEndOffset) {
+      return errors.OFFSET_OUT_OF_RANGE.code;
+    }
+    return request.fetchOffset < logStartOffset ? errors.OFFSET_OUT_OF_RANGE.code : 0;
+  }
+
+  #read(request: FetchPartition, params: FetchParams, maxBytes: number, minOneBatch: boolean) {
+    return this.log.read(request.fetchOffset, maxBytes, isolationOf(params), minOneBatch);
+  }
+
+  #currentLeader(error: ErrorCode): CurrentLeader | undefined {
+    const tell =
+      error === errors.NOT_LEADER_OR_FOLLOWER.code || error === errors.FENCED_LEADER_EPOCH.code;
+    return tell ? { leaderId: this.#leaderId, leaderEpoch: this.#leaderEpoch } : undefined;
+  }
+
+  /**
+   * Where a reader's log parts from ours, judged by the epoch of the last batch it has (KIP-595);
+   * undefined when it does not, or when the reader did not say; `unknown` when we have no such old
+   * epoch, and the reader must start over at our log start.
+   */
+  #divergingEpoch(request: FetchPartition): DivergingEpoch | 'unknown' | undefined {
+    if (request.lastFetchedEpoch < 0) return undefined;
+    const end = this.log.epochEndOffset(request.lastFetchedEpoch);
+    if (end.leaderEpoch < 0 || end.endOffset < 0) return 'unknown';
+    const same =
+      end.leaderEpoch === request.lastFetchedEpoch && end.endOffset >= request.fetchOffset;
+    return same ? undefined : { epoch: end.leaderEpoch, endOffset: end.endOffset };
+  }
+
+  // --- ISR --------------------------------------------------------------------------------------
+
+  #followerFetched(request: FetchPartition, params: FetchParams): void {
+    const fetch = {
+      replicaId: params.replicaId,
+      replicaEpoch: params.replicaEpoch,
+      fetchOffset: request.fetchOffset,
+      logStartOffset: request.logStartOffset,
+    };
+    const now = this.#context.clock.monotonicMs();
+    this.#replicas.fetched(fetch, this.log.logEndOffset, now);
+    this.#maybeExpandIsr(params.replicaId);
+    this.#advanceHighWatermark();
+    // Also without a new high watermark: T6 and DeleteRecords wait for what a follower reports.
+    this.watchers.notify();
+  }
+
+  #maybeExpandIsr(replicaId: number): void {
+    const { highWatermark } = this.log;
+    const isr = this.#replicas.expansion(replicaId, highWatermark, this.#leaderEpochStartOffset);
+    if (isr === undefined) return;
+    const active = this.#context.activeBrokerEpoch(replicaId);
+    const fetched = this.#replicas.follower(replicaId)?.brokerEpoch ?? -1;
+    if (active === undefined || (fetched >= 0 && fetched !== active)) return;
+    this.#proposeIsr(isr);
+  }
+
+  /** Asks for an ISR without those that lag too long. Called now and then by the replica manager. */
+  maybeShrinkIsr(): void {
+    if (!this.isLeader()) return;
+    const { replicaLagTimeMaxMs, clock } = this.#context;
+    const end = this.log.logEndOffset;
+    const isr = this.#replicas.shrinkage(end, clock.monotonicMs(), replicaLagTimeMaxMs);
+    if (isr !== undefined) this.#proposeIsr(isr);
+  }
+
+  #proposeIsr(isr: readonly number[]): void {
+    this.#replicas.propose(isr);
+    const leaderEpoch = this.#leaderEpoch;
+    const partitionEpoch = this.#partitionEpoch;
+    const change = {
+      topicId: this.topicId,
+      partition: this.partition,
+      leaderEpoch,
+      partitionEpoch,
+      isr: isr.map((brokerId) => ({
+        brokerId,
+        brokerEpoch: this.#context.activeBrokerEpoch(brokerId) ?? -1,
+      })),
+    };
+    this.#context.isrUpdates.submit(change, (outcome) => {
+      // Newer metadata has settled it meanwhile.
+      if (partitionEpoch !== this.#partitionEpoch || !this.isLeader()) return;
+      this.#isrAnswered(outcome);
+    });
+  }
+
+  #isrAnswered(outcome: IsrOutcome): void {
+    if (outcome.error === 0 && outcome.partitionEpoch >= this.#partitionEpoch) {
+      this.#partitionEpoch = outcome.partitionEpoch;
+      this.#replicas.settle(outcome.isr);
+    } else {
+      this.#replicas.settle(undefined);
+    }
+    this.#guarded(() => this.#advanceHighWatermark());
+    this.watchers.notify();
+  }
+}
