@@ -109,10 +109,11 @@ export class ByteReader {
   int64(): number {
     const position = this.#take(8, 'int64');
     const high = this.#view.getInt32(position);
-    if (high < MIN_HIGH || high > MAX_HIGH) {
+    const low = this.#view.getUint32(position + 4);
+    if (high < MIN_HIGH || high > MAX_HIGH || (high === MIN_HIGH && low === 0)) {
       throw new MalformedBytes('int64 beyond 2^53', position);
     }
-    return high * TWO_32 + this.#view.getUint32(position + 4);
+    return high * TWO_32 + low;
   }
 
   /** The full range, where Kafka gives it a meaning (producer ids, timestamps). */
@@ -170,7 +171,7 @@ export class ByteReader {
     }
     // Rare: the exact reading decides whether the value is too large, malformed or cut off.
     const exact = this.varlongExact();
-    if (exact > 0x1f_ffff_ffff_ffffn || exact < -0x20_0000_0000_0000n) {
+    if (exact > 0x1f_ffff_ffff_ffffn || exact < -0x1f_ffff_ffff_ffffn) {
       throw new MalformedBytes('varlong beyond 2^53', start);
     }
     return Number(exact);

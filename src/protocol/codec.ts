@@ -176,11 +176,13 @@ class Compiler {
 
   #constant(value: unknown): string {
     this.#constants.push(value);
-    return `c[${this.#constants.length - 1}]`;
+    return `c${this.#constants.length - 1}`;
   }
 
   #finish(source: string): unknown {
-    return new Function('c', `'use strict'; return ${source};`)(this.#constants);
+    const used = new Set(source.match(/\bc\d+\b/g));
+    const constants = [...used].map((name) => `const ${name} = c[${name.slice(1)}];\n`).join('');
+    return new Function('c', `'use strict';\n${constants}return ${source};`)(this.#constants);
   }
 
   /** The function itself, put among the constants, so that nested code can call it. */

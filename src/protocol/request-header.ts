@@ -6,7 +6,7 @@
  * The client id keeps its int16 length in every version, so that brokers can always read it.
  */
 import type { ByteReader, ByteWriter } from '../base/bytes.ts';
-import { ApiKey, requestHeaderVersion, responseHeaderVersion } from './api-keys.ts';
+import { requestHeaderVersion, responseHeaderVersion } from './api-keys.ts';
 
 /** What precedes a request's body. */
 export interface RequestHeader {
@@ -58,9 +58,4 @@ export function writeResponseHeader(
 ): void {
   writer.int32(correlationId);
   if (responseHeaderVersion(apiKey, apiVersion) === 1) writer.uvarint(0);
-}
-
-/** Whether a request's body may be read although its version is not served (ApiVersions only). */
-export function isApiVersionsRequest(header: RequestHeader): boolean {
-  return header.apiKey === ApiKey.ApiVersions;
 }
