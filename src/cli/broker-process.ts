@@ -1,0 +1,113 @@
+/**
+ * A broker inside this process, started from command-line options and stopped by signals.
+ *
+ * Used by serve, mirror and quickstart. The first SIGINT or SIGTERM stops cleanly (logs flushed,
+ * clean-shutdown marker written), a second one ends at once. Listening anywhere but on the loopback
+ * interface without authentication prints a warning.
+ */
+import { readFileSync } from 'node:fs';
+import { nodeRuntime } from '../io/node/node-runtime.ts';
+import type { Runtime } from '../io/runtime.ts';
+import { type Broker, startBroker } from '../server/broker.ts';
+import { BrokerConfig } from '../server/broker-config.ts';
+import { CommandError, type Output } from './output.ts';
+
+/** Options shared by the commands that run a broker. */
+export interface BrokerOptions {
+  readonly data: string;
+  /** HOST:PORT. */
+  readonly listen: string;
+  readonly properties?: string;
+  /** `name=value` settings. */
+  readonly set: readonly string[];
+  readonly logLevel: string;
+}
+
+/** Splits `name=value`. */
+export function parseSetting(text: string): [string, string] {
+  const at = text.indexOf('=');
+  if (at <= 0) throw new CommandError(`Setting ${text}: write it as name=value.`, 2);
+  return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
+}
+
+/** Reads a Java properties file (the simple form: name=value lines, # comments). */
+function readProperties(path: string): [string, string][] {
+  let text: string;
+  try {
+    text = readFileSync(path, 'utf8');
+  } catch (error) {
+    throw new CommandError(`Cannot read ${path}: ${(error as NodeJS.ErrnoException).code}.`, 2);
+  }
+  const lines = text.split(/\r?\n/).map((line) => line.trim());
+  return lines.filter((line) => line !== '' && !/^[#!]/.test(line)).map(parseSetting);
+}
+
+/** The settings of a broker: properties file, then options, then `--set`. */
+export function brokerConfig(options: BrokerOptions): BrokerConfig {
+  const given = new Map<string, string>();
+  if (options.properties !== undefined) {
+    for (const [name, value] of readProperties(options.properties)) given.set(name, value);
+  }
+  given.set('log.dirs', options.data);
+  given.set('listeners', `PLAINTEXT://${options.listen}`);
+  for (const [name, value] of options.set.map(parseSetting)) given.set(name, value);
+  try {
+    return new BrokerConfig(given);
+  } catch (error) {
+    throw new CommandError((error as Error).message, 2);
+  }
+}
+
+/** The real runtime, logging to stderr. */
+export function processRuntime(logLevel: string): Runtime {
+  return nodeRuntime({ logLevel });
+}
+
+function isLoopback(host: string): boolean {
+  return host === 'localhost' || host === '::1' || /^127\./.test(host);
+}
+
+/** Starts a broker; a CommandError when it cannot start. */
+export async function runBroker(
+  runtime: Runtime,
+  config: BrokerConfig,
+  output: Output,
+): Promise<Broker> {
+  for (const name of config.unknownNames) {
+    process.stderr.write(`warning: setting ${name} is unknown to twinlog and ignored\n`);
+  }
+  let broker: Broker;
+  try {
+    broker = await startBroker(runtime, { config });
+  } catch (error) {
+    throw new CommandError(`The broker cannot start: ${(error as Error).message}`);
+  }
+  if (!isLoopback(broker.host)) {
+    process.stderr.write(
+      `warning: listening on ${broker.host}:${broker.port} without authentication: ` +
+        'anyone who reaches this address can read and write every topic\n',
+    );
+  }
+  output.value({
+    event: 'started',
+    host: broker.host,
+    port: broker.port,
+    clusterId: broker.clusterId,
+    data: config.text('log.dirs'),
+  });
+  return broker;
+}
+
+/** Resolves at the first SIGINT or SIGTERM; the second ends the process at once. */
+export function stopSignal(): Promise<NodeJS.Signals> {
+  return new Promise((resolve) => {
+    let signalled = false;
+    for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+      process.on(signal, () => {
+        if (signalled) process.exit(130);
+        signalled = true;
+        resolve(signal);
+      });
+    }
+  });
+}

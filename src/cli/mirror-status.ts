@@ -1,0 +1,116 @@
+/**
+ * How the state of mirrors is shown: a table per mirror for people, plain objects for programs.
+ *
+ * Rates are differences between two looks at the same partitions, so the first look has none. A lag or
+ * offset of −1 means "not known yet" (rule A4) and is shown as a dash.
+ */
+import type { MirrorDescription } from './admin-client.ts';
+import { table } from './output.ts';
+
+/** One partition of a mirror as commands show it. */
+export interface PartitionStatus {
+  readonly topic: string;
+  readonly partition: number;
+  readonly state: string;
+  readonly sourceOffset: number;
+  readonly destinationOffset: number;
+  readonly lag: number;
+  readonly lastMirroredOffset: number;
+  readonly cause: string;
+  readonly message: string;
+}
+
+/** A mirror's partitions in order. */
+export function partitionStatuses(mirror: MirrorDescription): PartitionStatus[] {
+  return mirror.topics
+    .flatMap(({ topicName, partitions }) =>
+      partitions.map((each) => ({
+        topic: topicName,
+        partition: each.partitionIndex,
+        state: each.state,
+        sourceOffset: each.sourceOffset,
+        destinationOffset: each.destinationOffset,
+        lag: each.lag,
+        lastMirroredOffset: each.lastMirroredOffset,
+        cause: each.cause,
+        message: each.message,
+      })),
+    )
+    .sort((a, b) => (a.topic === b.topic ? a.partition - b.partition : a.topic < b.topic ? -1 : 1));
+}
+
+function known(offset: number): string | number {
+  return offset < 0 ? '-' : offset;
+}
+
+/** One row per partition. */
+export function describeTable(mirror: MirrorDescription): string[] {
+  const rows = partitionStatuses(mirror).map((each) => [
+    `${each.topic}-${each.partition}`,
+    each.state,
+    known(each.sourceOffset),
+    known(each.destinationOffset),
+    known(each.lag),
+    known(each.lastMirroredOffset),
+    each.cause === '' ? '' : `${each.cause}: ${each.message}`,
+  ]);
+  const headings = ['PARTITION', 'STATE', 'SOURCE', 'HERE', 'LAG', 'LAST-MIRRORED', 'CAUSE'];
+  return rows.length === 0 ? ['  no topics yet'] : table(headings, rows);
+}
+
+/** A moment of a mirror, to compute rates from. */
+export interface StatusSample {
+  readonly atMs: number;
+  readonly partitions: readonly PartitionStatus[];
+}
+
+/** The sum over a mirror that one line of live status shows. */
+export interface MirrorProgress {
+  readonly partitions: number;
+  /** Number of partitions by state. */
+  readonly states: Readonly<Record<string, number>>;
+  readonly destinationOffsets: number;
+  /** Offsets behind the source, −1 while any partition does not know. */
+  readonly lag: number;
+  /** Offsets per second since the previous sample. */
+  readonly offsetsPerSecond: number;
+  readonly failures: readonly string[];
+}
+
+function total(partitions: readonly PartitionStatus[]): number {
+  return partitions.reduce((sum, each) => sum + Math.max(each.destinationOffset, 0), 0);
+}
+
+/** What changed between two samples. */
+export function progressOf(previous: StatusSample | undefined, now: StatusSample): MirrorProgress {
+  const states: Record<string, number> = {};
+  for (const { state } of now.partitions) states[state] = (states[state] ?? 0) + 1;
+  const seconds = previous === undefined ? 0 : (now.atMs - previous.atMs) / 1000;
+  const gained = total(now.partitions) - total(previous?.partitions ?? []);
+  const unknown = now.partitions.some(({ lag }) => lag < 0);
+  const failed = now.partitions.filter(({ cause }) => cause !== '');
+  return {
+    partitions: now.partitions.length,
+    states,
+    destinationOffsets: total(now.partitions),
+    lag: unknown ? -1 : now.partitions.reduce((sum, each) => sum + each.lag, 0),
+    offsetsPerSecond: seconds > 0 ? Math.max(0, Math.round(gained / seconds)) : 0,
+    failures: failed.map(
+      (each) => `${each.topic}-${each.partition} ${each.cause}: ${each.message}`,
+    ),
+  };
+}
+
+/** One line for people. */
+export function progressLine(mirror: string, progress: MirrorProgress): string {
+  const number = (value: number): string => value.toLocaleString('en-US');
+  const states = Object.entries(progress.states)
+    .map(([state, count]) => `${count} ${state}`)
+    .join(', ');
+  const lag = progress.lag < 0 ? 'unknown' : number(progress.lag);
+  return (
+    `${mirror}: ${progress.partitions} partitions (${states || 'none'})  ` +
+    `${number(progress.destinationOffsets)} records here  ` +
+    `${number(progress.offsetsPerSecond)}/s  lag ${lag}`
+  );
+}

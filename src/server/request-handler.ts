@@ -1,0 +1,105 @@
+/**
+ * From a request frame to a response frame: header, dispatch by API and version, body.
+ *
+ * What Apache Kafka does with requests it cannot serve is done here too: an ApiVersions request of an
+ * unknown version is answered UNSUPPORTED_VERSION in version 0 with the list of APIs; any other unknown
+ * API or version, and a body that cannot be decoded, closes the connection, since no client could
+ * read an answer. The log line names API, version and client.
+ */
+import { ByteReader, MalformedBytes } from '../base/bytes.ts';
+import { ApiKey, apiName } from '../protocol/api-keys.ts';
+import { codec } from '../protocol/codec.ts';
+import { errors } from '../protocol/errors.ts';
+import { encodeResponseFrame } from '../protocol/frame.ts';
+import { ApiVersionsResponse } from '../protocol/messages/18-api-versions.ts';
+import { type RequestHeader, readRequestHeader } from '../protocol/request-header.ts';
+import { type EncodableOf, inVersions, type Message } from '../protocol/schema.ts';
+import { type ApiHandler, type BrokerServices, NO_RESPONSE } from './api-handler.ts';
+import type { ConnectionContext } from './socket-server.ts';
+
+/** A request that cannot be answered: the connection must be closed. */
+export class UnanswerableRequest extends Error {
+  override readonly name = 'UnanswerableRequest';
+}
+
+/** Serves frames with the handlers of an API table. */
+export class RequestHandler {
+  readonly #services: BrokerServices;
+  readonly #handlers: ReadonlyMap<number, ApiHandler>;
+
+  constructor(services: BrokerServices, handlers: ReadonlyMap<number, ApiHandler>) {
+    this.#services = services;
+    this.#handlers = handlers;
+  }
+
+  /** Chunks of the response frame; undefined when the request gets none. */
+  async handleFrame(
+    frame: Uint8Array,
+    connection: ConnectionContext,
+  ): Promise<readonly Uint8Array[] | undefined> {
+    const reader = new ByteReader(frame);
+    const header = this.#readHeader(reader, connection);
+    const handler = this.#handlers.get(header.apiKey);
+    const served =
+      handler !== undefined &&
+      (inVersions(handler.versions, header.apiVersion) ||
+        inVersions(handler.unlistedVersions, header.apiVersion));
+    if (!served) return this.#unsupported(header, connection);
+    const request = this.#decode(handler.request, header, reader, connection);
+    const response = await handler.handle(this.#services, request, {
+      ...connection,
+      apiVersion: header.apiVersion,
+      clientId: header.clientId,
+      principal: 'User:ANONYMOUS',
+    });
+    if (response === NO_RESPONSE) return undefined;
+    return encodeResponseFrame(
+      header.correlationId,
+      codec(handler.response, header.apiVersion),
+      response as EncodableOf<Message>,
+    );
+  }
+
+  #readHeader(reader: ByteReader, connection: ConnectionContext): RequestHeader {
+    try {
+      return readRequestHeader(reader);
+    } catch (error) {
+      if (!(error instanceof MalformedBytes)) throw error;
+      throw new UnanswerableRequest(
+        `request header from ${connection.clientHost} cannot be read: ${error.message}`,
+      );
+    }
+  }
+
+  #decode(
+    schema: Message,
+    header: RequestHeader,
+    reader: ByteReader,
+    connection: ConnectionContext,
+  ): unknown {
+    try {
+      return codec(schema, header.apiVersion).read(reader);
+    } catch (error) {
+      if (!(error instanceof MalformedBytes)) throw error;
+      const api = apiName(header.apiKey) ?? header.apiKey;
+      throw new UnanswerableRequest(
+        `${api} request v${header.apiVersion} from ${connection.clientHost} ` +
+          `(client id ${header.clientId}) cannot be read: ${error.message}`,
+      );
+    }
+  }
+
+  #unsupported(header: RequestHeader, connection: ConnectionContext): Uint8Array[] {
+    if (header.apiKey === ApiKey.ApiVersions) {
+      return encodeResponseFrame(header.correlationId, codec(ApiVersionsResponse, 0), {
+        errorCode: errors.UNSUPPORTED_VERSION.code,
+        apiKeys: this.#services.listedApis,
+      });
+    }
+    const api = apiName(header.apiKey);
+    throw new UnanswerableRequest(
+      `${api ?? `API key ${header.apiKey}`} v${header.apiVersion} from ${connection.clientHost} ` +
+        `(client id ${header.clientId}) is not served; ApiVersions lists what is`,
+    );
+  }
+}

@@ -1,0 +1,228 @@
+/**
+ * Listening sockets and the connections on them: frames in, frames out, one request at a time.
+ *
+ * As in Apache Kafka, a connection's requests are handled strictly one after the other, so responses
+ * leave in the order of their requests. Invariants:
+ * - A connection never holds more than {@link MAX_QUEUED_REQUESTS} requests nor, beyond one, more than
+ *   {@link MAX_QUEUED_BYTES}; above that it is not read until it has caught up.
+ * - A response that the peer does not take stops that connection alone.
+ * - A bad frame closes its connection with a log line; no other connection notices.
+ */
+import type { Logger } from '../base/logger.ts';
+import type { CloseReason, Connection, Listener, Runtime, Timer } from '../io/runtime.ts';
+import { BadFrameSize, FrameReader } from '../protocol/frame.ts';
+import type { ListenerAddress } from './broker-config.ts';
+
+/** Requests that may wait on one connection before it is no longer read. */
+export const MAX_QUEUED_REQUESTS = 64;
+/** Bytes of requests that may wait on one connection before it is no longer read. */
+export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+/** What a connection tells the request handler about itself. */
+export interface ConnectionContext {
+  readonly connectionId: number;
+  readonly listenerName: string;
+  readonly clientHost: string;
+}
+
+/** Answers a frame: chunks to send, undefined for no answer; a rejection closes the connection. */
+export type FrameHandler = (
+  frame: Uint8Array,
+  context: ConnectionContext,
+) => Promise<readonly Uint8Array[] | undefined>;
+
+/** What a {@link SocketServer} needs. */
+export interface SocketServerOptions {
+  readonly maxRequestBytes: number;
+  /** Connections without a request for so long are closed; negative: never. */
+  readonly maxIdleMs: number;
+  readonly handleFrame: FrameHandler;
+  /** The connection is gone: drop what belongs to it (fetch sessions). */
+  readonly connectionClosed: (connectionId: number) => void;
+}
+
+/** One client connection. */
+class ServerConnection {
+  readonly #connection: Connection;
+  readonly #context: ConnectionContext;
+  readonly #options: SocketServerOptions;
+  readonly #logger: Logger;
+  readonly #reader: FrameReader;
+  readonly #onClosed: (connection: ServerConnection) => void;
+  readonly #queue: Uint8Array[] = [];
+  #queuedBytes = 0;
+  #busy = false;
+  #paused = false;
+  #blocked = false;
+  #closed = false;
+  /** Whether a request came since the idle sweep looked last. */
+  active = true;
+
+  constructor(
+    connection: Connection,
+    context: ConnectionContext,
+    options: SocketServerOptions,
+    logger: Logger,
+    onClosed: (connection: ServerConnection) => void,
+  ) {
+    this.#connection = connection;
+    this.#context = context;
+    this.#options = options;
+    this.#logger = logger;
+    this.#onClosed = onClosed;
+    this.#reader = new FrameReader((frame) => this.#frame(frame), {
+      maxFrameBytes: options.maxRequestBytes,
+    });
+    connection.start({
+      receiveBuffer: () => this.#reader.receiveBuffer(),
+      received: (length) => this.#received(length),
+      writable: () => {
+        this.#blocked = false;
+        this.#next();
+      },
+      closed: (reason) => this.#ended(reason),
+    });
+  }
+
+  get busy(): boolean {
+    return this.#busy;
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#connection.close();
+    this.#ended({ cause: 'closed', message: 'closed by this broker' });
+  }
+
+  #received(length: number): void {
+    try {
+      this.#reader.received(length);
+    } catch (error) {
+      if (!(error instanceof BadFrameSize)) throw error;
+      this.#logger.warn('closing connection: bad frame', {
+        client: this.#context.clientHost,
+        reason: error.message,
+        hint: 'the client does not speak the Kafka protocol, or socket.request.max.bytes is too low',
+      });
+      this.close();
+    }
+  }
+
+  #frame(frame: Uint8Array): void {
+    this.active = true;
+    this.#queue.push(frame);
+    this.#queuedBytes += frame.length;
+    const full = this.#queue.length >= MAX_QUEUED_REQUESTS || this.#queuedBytes >= MAX_QUEUED_BYTES;
+    if (full && !this.#paused) {
+      this.#paused = true;
+      this.#connection.pause();
+    }
+    this.#next();
+  }
+
+  /** Starts the next request when the last one is answered and the answer is on its way. */
+  #next(): void {
+    if (this.#busy || this.#blocked || this.#closed) return;
+    const frame = this.#queue.shift();
+    if (frame === undefined) return;
+    this.#queuedBytes -= frame.length;
+    if (this.#paused && this.#queue.length < MAX_QUEUED_REQUESTS / 2) {
+      this.#paused = false;
+      this.#connection.resume();
+    }
+    this.#busy = true;
+    this.#options.handleFrame(frame, this.#context).then(
+      (chunks) => this.#answer(chunks),
+      (error: unknown) => this.#fail(error),
+    );
+  }
+
+  #answer(chunks: readonly Uint8Array[] | undefined): void {
+    this.#busy = false;
+    if (this.#closed) return;
+    if (chunks !== undefined && !this.#connection.write(chunks)) this.#blocked = true;
+    this.#next();
+  }
+
+  #fail(error: unknown): void {
+    this.#busy = false;
+    if (this.#closed) return;
+    this.#logger.error('closing connection: request could not be handled', {
+      client: this.#context.clientHost,
+      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+    });
+    this.close();
+  }
+
+  #ended(reason: CloseReason): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#reader.stop();
+    this.#queue.length = 0;
+    this.#logger.debug('connection closed', {
+      client: this.#context.clientHost,
+      cause: reason.cause,
+    });
+    this.#options.connectionClosed(this.#context.connectionId);
+    this.#onClosed(this);
+  }
+}
+
+/** All listeners of a broker. */
+export class SocketServer {
+  readonly #runtime: Runtime;
+  readonly #options: SocketServerOptions;
+  readonly #connections = new Set<ServerConnection>();
+  readonly #listeners: Listener[] = [];
+  #nextConnectionId = 1;
+  #idleTimer: Timer | undefined;
+
+  constructor(runtime: Runtime, options: SocketServerOptions) {
+    this.#runtime = runtime;
+    this.#options = options;
+  }
+
+  /** Listens; answers the address with its real port. Rejects when the address is not to be had. */
+  async listen(address: ListenerAddress): Promise<ListenerAddress> {
+    const listener = await this.#runtime.network.listen(address.host, address.port, (connection) =>
+      this.#accept(connection, address.name),
+    );
+    this.#listeners.push(listener);
+    if (this.#idleTimer === undefined && this.#options.maxIdleMs > 0) this.#armIdleSweep();
+    return { ...address, port: listener.port };
+  }
+
+  #accept(connection: Connection, listenerName: string): void {
+    const context = {
+      connectionId: this.#nextConnectionId++,
+      listenerName,
+      clientHost: connection.remoteAddress,
+    };
+    const accepted = new ServerConnection(
+      connection,
+      context,
+      this.#options,
+      this.#runtime.logger,
+      (closed) => this.#connections.delete(closed),
+    );
+    this.#connections.add(accepted);
+  }
+
+  /** One timer for all connections: those without a request since the last sweep are closed. */
+  #armIdleSweep(): void {
+    this.#idleTimer = this.#runtime.clock.setTimer(this.#options.maxIdleMs, () => {
+      for (const connection of this.#connections) {
+        if (!connection.active && !connection.busy) connection.close();
+        connection.active = false;
+      }
+      this.#armIdleSweep();
+    });
+  }
+
+  /** Stops listening and closes every connection. */
+  async close(): Promise<void> {
+    this.#idleTimer?.cancel();
+    await Promise.all(this.#listeners.map((listener) => listener.close()));
+    for (const connection of [...this.#connections]) connection.close();
+  }
+}
