@@ -62,7 +62,7 @@ export interface ControllerPort {
   allocateProducerIds(brokerId: number, brokerEpoch: number): Promise<ProducerIdBlock>;
   /**
    * Starts a new leader epoch with the same leader (rule T5); the caller leads the partition.
-   * NOT_LEADER_OR_FOLLOWER when `leaderEpoch` is no longer current.
+   * FENCED_LEADER_EPOCH when `leaderEpoch` is no longer current.
    *
    * Apache Kafka's controller has no such call: over it, this is done by letting the leader be
    * elected again (fence and unfence, or a reassignment and back), which may add more than one.

@@ -103,7 +103,7 @@ const TYPES_BY_KEY: ReadonlyMap<number, RecordType> = new Map(
 export function metadataRecord<T extends RecordType>(
   type: T,
   fields: EncodableOf<Schemas[T]>,
-): MetadataRecord {
+): Extract<KnownRecord, { readonly type: T }> {
   const given = fields as Readonly<Record<string, unknown>>;
   const value: Record<string, unknown> = {};
   for (const [name, spec] of Object.entries(SCHEMAS[type].fields as Fields)) {
@@ -111,7 +111,8 @@ export function metadataRecord<T extends RecordType>(
     value[name] = given[name] === undefined ? spec.defaultValue : given[name];
   }
   // Checked by the parameter's type; a mapped union cannot be built generically.
-  return { type, version: WRITTEN_VERSIONS[type] ?? 0, value } as unknown as MetadataRecord;
+  const record: unknown = { type, version: WRITTEN_VERSIONS[type] ?? 0, value };
+  return record as Extract<KnownRecord, { readonly type: T }>;
 }
 
 /** The bytes of a record's value. */
