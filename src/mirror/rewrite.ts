@@ -1,0 +1,181 @@
+/**
+ * What happens to the bytes of a source's batches on their way into the local log (F5, F6, P1).
+ *
+ * `scanBatches` looks at every batch of a partition's answer before anything is written: sizes,
+ * order, CRC32C, format, producer ids, source epochs. `rewriteBatches` then changes two fields in
+ * place: the partition leader epoch (outside the CRC) and the producer id (with the CRC). Nothing
+ * else is touched, decompressed or copied; a batch costs its 61 header bytes and one CRC pass.
+ *
+ * Producer ids are 64-bit numbers beyond what a double holds, and a bigint per batch would be
+ * slow, so they are mapped as a signed high and an unsigned low half.
+ */
+import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
+import type { MirrorCause } from './causes.ts';
+import type { SourceEpoch } from './state-row.ts';
+
+const TWO_32 = 0x1_0000_0000;
+/** High half of 2^56. */
+const HOP_HIGH = 2 ** 24;
+/** Hops an id survives; one more would leave 64 bits (P1). */
+export const MAX_HOPS = 127;
+
+/** A producer id in two halves: `high` signed, `low` unsigned. */
+export interface ProducerIdHalves {
+  readonly high: number;
+  readonly low: number;
+}
+
+/** Whether a batch of this producer id may be mirrored once more (P1). */
+export function isMappable(high: number, low: number): boolean {
+  if (high >= 0) return high < HOP_HIGH - 1 || (high === HOP_HIGH - 1 && low < TWO_32 - 2);
+  const limit = -(MAX_HOPS - 1) * HOP_HIGH;
+  return high > limit || (high === limit && low > 0);
+}
+
+/**
+ * The destination's id for a mappable source id (P1): −(id + 2) for ids ≥ 0, −1 for −1, and
+ * id − 2^56 for one that was mirrored before.
+ */
+export function mapProducerId(high: number, low: number): ProducerIdHalves {
+  if (high >= 0) {
+    // −(x + 2) is ~x − 1 in two's complement.
+    const inverted = ~low >>> 0;
+    if (inverted > 0) return { high: ~high, low: inverted - 1 };
+    return { high: ~high - 1, low: TWO_32 - 1 };
+  }
+  if (high === -1 && low === TWO_32 - 1) return { high, low };
+  return { high: high - HOP_HIGH, low };
+}
+
+/** Why an answer's batches must not be appended. */
+export interface BatchProblem {
+  readonly cause: MirrorCause;
+  readonly message: string;
+}
+
+/** What `scanBatches` found. */
+export interface BatchScan {
+  /** Length of the whole batches; a batch cut off at the end is not counted. */
+  readonly bytes: number;
+  readonly batches: number;
+  readonly records: number;
+  /** −1 without batches. */
+  readonly firstOffset: number;
+  readonly lastOffset: number;
+  /** Milliseconds of the newest record of the last batch, −1 without batches. */
+  readonly maxTimestampMs: number;
+  /** As given. */
+  readonly knownEpoch: number;
+  /** Each change of the source's leader epoch from `knownEpoch` on, in order. */
+  readonly epochs: readonly SourceEpoch[];
+  /** Length of the batches before the first of `epochs`. */
+  readonly bytesOfKnownEpoch: number;
+  /** The first bad batch; nothing of the answer may be written. */
+  readonly problem: BatchProblem | undefined;
+}
+
+function corrupt(offset: number, what: string): BatchProblem {
+  return { cause: 'CORRUPT_SOURCE_BATCH', message: `batch at offset ${offset}: ${what}` };
+}
+
+/** Walks the batches of one answer; see `scanBatches`. */
+class Scan {
+  readonly #knownEpoch: number;
+  readonly #epochs: SourceEpoch[] = [];
+  #next: number;
+  #epoch: number;
+  #batches = 0;
+  #records = 0;
+  #firstOffset = -1;
+  #lastOffset = -1;
+  #maxTimestampMs = -1;
+  #bytesOfKnownEpoch = -1;
+  #problem: BatchProblem | undefined;
+
+  constructor(expectedOffset: number, knownEpoch: number) {
+    this.#next = expectedOffset;
+    this.#epoch = knownEpoch;
+    this.#knownEpoch = knownEpoch;
+  }
+
+  /** False: the batch must not be appended. */
+  visit(batch: RecordBatch): boolean {
+    this.#problem = this.#problemWith(batch);
+    if (this.#problem !== undefined) return false;
+    const { baseOffset, partitionLeaderEpoch } = batch;
+    if (partitionLeaderEpoch !== this.#epoch && partitionLeaderEpoch >= 0) {
+      if (this.#bytesOfKnownEpoch < 0) this.#bytesOfKnownEpoch = batch.position;
+      this.#epochs.push({ epoch: partitionLeaderEpoch, startOffset: baseOffset });
+      this.#epoch = partitionLeaderEpoch;
+    }
+    if (this.#batches === 0) this.#firstOffset = baseOffset;
+    this.#batches++;
+    this.#records += batch.count;
+    this.#lastOffset = batch.lastOffset;
+    this.#maxTimestampMs = batch.maxTimestampMs;
+    this.#next = batch.lastOffset + 1;
+    return true;
+  }
+
+  #problemWith(batch: RecordBatch): BatchProblem | undefined {
+    const { baseOffset, lastOffset } = batch;
+    if (!batch.validCrc()) {
+      return corrupt(baseOffset, `its CRC32C is not ${batch.crc}, as it says`);
+    }
+    if (lastOffset < this.#next || (baseOffset < this.#next && this.#batches > 0)) {
+      const expected = `${this.#next} or later is expected`;
+      return corrupt(baseOffset, `it ends at ${lastOffset} where ${expected}`);
+    }
+    if (isMappable(batch.producerIdHigh, batch.producerIdLow)) return undefined;
+    const message = `batch at offset ${baseOffset}: producer id ${batch.producerId} cannot be mirrored once more`;
+    return { cause: 'PRODUCER_ID_OUT_OF_RANGE', message };
+  }
+
+  finish(bytes: number, problem: BatchProblem | undefined): BatchScan {
+    return {
+      bytes,
+      batches: this.#batches,
+      records: this.#records,
+      firstOffset: this.#firstOffset,
+      lastOffset: this.#lastOffset,
+      maxTimestampMs: this.#maxTimestampMs,
+      knownEpoch: this.#knownEpoch,
+      epochs: this.#epochs,
+      bytesOfKnownEpoch: this.#bytesOfKnownEpoch < 0 ? bytes : this.#bytesOfKnownEpoch,
+      problem: this.#problem ?? problem,
+    };
+  }
+}
+
+/**
+ * Verifies the batches of one partition's answer (F5). `expectedOffset` is the local log end: only
+ * the first batch may begin below it (`firstOffset` then says so). `knownEpoch` is the newest
+ * source epoch that is recorded durably (F10), −1 for none.
+ */
+export function scanBatches(
+  records: Uint8Array,
+  expectedOffset: number,
+  knownEpoch: number,
+): BatchScan {
+  const scan = new Scan(expectedOffset, knownEpoch);
+  const end = forEachBatch(records, 0, records.length, (batch) => scan.visit(batch));
+  if (end.ok || end.problem === 'truncated') return scan.finish(end.position, undefined);
+  if (end.problem === 'legacyMagic') {
+    const message = 'the source holds batches of message format v0 or v1 (F13)';
+    return scan.finish(end.position, { cause: 'UNSUPPORTED_MESSAGE_FORMAT', message });
+  }
+  const message = `bytes at ${end.position} of the answer are no batch: ${end.problem}`;
+  return scan.finish(end.position, { cause: 'CORRUPT_SOURCE_BATCH', message });
+}
+
+/** Rewrites the whole batches in `records`, which `scanBatches` accepted, in place (F6, P1). */
+export function rewriteBatches(records: Uint8Array, leaderEpoch: number): void {
+  const batch = new RecordBatch(records);
+  for (let at = 0; at < records.length; at = batch.end) {
+    batch.moveTo(at);
+    batch.setPartitionLeaderEpoch(leaderEpoch);
+    if (!batch.hasProducerId) continue;
+    const { high, low } = mapProducerId(batch.producerIdHigh, batch.producerIdLow);
+    batch.rewriteProducerIdHalves(high, low);
+  }
+}
