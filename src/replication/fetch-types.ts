@@ -83,7 +83,9 @@ export interface FetchResult {
 }
 
 /** How a reader is bounded. */
-export function isolationOf(params: FetchParams): ReadIsolation {
+export function isolationOf(
+  params: Pick<FetchParams, 'replicaId' | 'readCommitted'>,
+): ReadIsolation {
   if (params.replicaId >= 0) return 'logEnd';
   return params.readCommitted ? 'lastStable' : 'highWatermark';
 }

@@ -31,9 +31,9 @@ export interface IsrChange {
 
 /** What became of an {@link IsrChange}. */
 export type IsrOutcome =
-  | { readonly error: 0; readonly isr: readonly number[]; readonly partitionEpoch: number }
+  | { readonly committed: true; readonly isr: readonly number[]; readonly partitionEpoch: number }
   /** The other fields of the answer mean nothing then. */
-  | { readonly error: number };
+  | { readonly committed: false; readonly errorCode: number };
 
 /** Where partitions hand in their changes. */
 export interface IsrUpdates {
@@ -135,7 +135,11 @@ export class ControllerIsrUpdates implements IsrUpdates {
 function outcomeOf(change: IsrChange, topics: readonly TopicAnswers[]): IsrOutcome {
   const topic = topics.find((each) => each.topicId === change.topicId);
   const answer = topic?.partitions.find((each) => each.partitionIndex === change.partition);
-  if (answer === undefined) return { error: errors.UNKNOWN_SERVER_ERROR.code };
-  if (answer.errorCode !== 0) return { error: answer.errorCode };
-  return { error: 0, isr: answer.isr, partitionEpoch: answer.partitionEpoch };
+  if (answer === undefined) return refused(errors.UNKNOWN_SERVER_ERROR.code);
+  if (answer.errorCode !== 0) return refused(answer.errorCode);
+  return { committed: true, isr: answer.isr, partitionEpoch: answer.partitionEpoch };
+}
+
+function refused(errorCode: number): IsrOutcome {
+  return { committed: false, errorCode };
 }

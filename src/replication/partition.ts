@@ -208,7 +208,8 @@ export class Partition {
       this.log.assignEpochStart(this.#leaderEpoch, this.#leaderEpochStartOffset);
       this.#advanceHighWatermark();
     });
-    if (!done) return 'lostLeadership';
+    // The storage failure is announced on its own.
+    if (!done) return 'unchanged';
     this.watchers.notify();
     return 'becameLeader';
   }
@@ -574,7 +575,7 @@ export class Partition {
   }
 
   #isrAnswered(outcome: IsrOutcome): void {
-    if (outcome.error === 0 && outcome.partitionEpoch >= this.#partitionEpoch) {
+    if (outcome.committed && outcome.partitionEpoch >= this.#partitionEpoch) {
       this.#partitionEpoch = outcome.partitionEpoch;
       this.#replicas.settle(outcome.isr);
     } else {
