@@ -180,6 +180,12 @@ export class ByteReader {
   /** A zigzag varint of at most 64 bits. */
   varlongExact(): bigint {
     const start = this.#position;
+    // Nearly all are one byte long; the loop below works on bigints.
+    const first = start < this.#end ? (this.bytes[start] as number) : 0x80;
+    if (first < 0x80) {
+      this.#position = start + 1;
+      return BigInt((first >>> 1) ^ -(first & 1));
+    }
     let value = 0n;
     let shift = 0n;
     for (let position = start; position < this.#end; position++) {
@@ -294,8 +300,7 @@ function badValue(type: string, value: unknown): never {
 
 /** Writes to growing memory of its own; large byte fields can be carried by reference. */
 export class ByteWriter {
-  #bytes: Uint8Array<ArrayBuffer>;
-  #view: DataView;
+  #bytes: Buffer;
   #position = 0;
   /** Finished chunks before `#bytes`, and how many bytes they hold. */
   #chunks: Uint8Array[] | undefined;
@@ -304,8 +309,7 @@ export class ByteWriter {
   #chunkStart = 0;
 
   constructor(capacity = INITIAL_CAPACITY) {
-    this.#bytes = new Uint8Array(capacity);
-    this.#view = new DataView(this.#bytes.buffer);
+    this.#bytes = Buffer.allocUnsafe(capacity);
   }
 
   /** Bytes written so far, referenced ones included. */
@@ -323,13 +327,25 @@ export class ByteWriter {
 
   #grow(length: number): number {
     const used = this.#position - this.#chunkStart;
-    const grown = new Uint8Array(Math.max(INITIAL_CAPACITY, used * 2, used + length));
-    grown.set(this.#bytes.subarray(this.#chunkStart, this.#position));
+    const grown = Buffer.allocUnsafe(Math.max(INITIAL_CAPACITY, used * 2, used + length));
+    this.#bytes.copy(grown, 0, this.#chunkStart, this.#position);
     this.#bytes = grown;
-    this.#view = new DataView(grown.buffer);
     this.#chunkStart = 0;
     this.#position = used + length;
     return used;
+  }
+
+  #put16(position: number, value: number): void {
+    this.#bytes[position] = value >>> 8;
+    this.#bytes[position + 1] = value;
+  }
+
+  #put32(position: number, value: number): void {
+    const bytes = this.#bytes;
+    bytes[position] = value >>> 24;
+    bytes[position + 1] = value >>> 16;
+    bytes[position + 2] = value >>> 8;
+    bytes[position + 3] = value;
   }
 
   bool(value: boolean): void {
@@ -347,44 +363,44 @@ export class ByteWriter {
   int16(value: number): void {
     if ((value << 16) >> 16 !== value) badValue('int16', value);
     const position = this.#claim(2);
-    this.#view.setInt16(position, value);
+    this.#put16(position, value);
   }
 
   uint16(value: number): void {
     if ((value & 0xffff) !== value) badValue('uint16', value);
     const position = this.#claim(2);
-    this.#view.setUint16(position, value);
+    this.#put16(position, value);
   }
 
   int32(value: number): void {
     if ((value | 0) !== value) badValue('int32', value);
     const position = this.#claim(4);
-    this.#view.setInt32(position, value);
+    this.#put32(position, value);
   }
 
   uint32(value: number): void {
     if (value >>> 0 !== value) badValue('uint32', value);
     const position = this.#claim(4);
-    this.#view.setUint32(position, value);
+    this.#put32(position, value);
   }
 
   int64(value: number): void {
     if (!Number.isSafeInteger(value)) badValue('int64', value);
     const position = this.#claim(8);
-    this.#view.setInt32(position, Math.floor(value / TWO_32));
-    this.#view.setUint32(position + 4, value >>> 0);
+    this.#put32(position, Math.floor(value / TWO_32));
+    this.#put32(position + 4, value >>> 0);
   }
 
   int64Exact(value: bigint): void {
     if (typeof value !== 'bigint' || BigInt.asIntN(64, value) !== value) badValue('int64', value);
     const position = this.#claim(8);
-    this.#view.setBigInt64(position, value);
+    this.#bytes.writeBigInt64BE(value, position);
   }
 
   float64(value: number): void {
     if (typeof value !== 'number') badValue('float64', value);
     const position = this.#claim(8);
-    this.#view.setFloat64(position, value);
+    this.#bytes.writeDoubleBE(value, position);
   }
 
   uuid(value: Uuid): void {
@@ -447,7 +463,7 @@ export class ByteWriter {
     }
     this.#chunks ??= [];
     if (this.#position > this.#chunkStart) {
-      this.#chunks.push(this.#bytes.subarray(this.#chunkStart, this.#position));
+      this.#chunks.push(this.#piece());
       this.#chunkBytes += this.#position - this.#chunkStart;
       this.#chunkStart = this.#position;
     }
@@ -457,8 +473,7 @@ export class ByteWriter {
 
   #text(value: string, length: number): void {
     const position = this.#claim(length);
-    const { buffer, byteOffset } = this.#bytes;
-    if (length > 0) Buffer.from(buffer, byteOffset + position, length).write(value, 'utf8');
+    this.#bytes.write(value, position, length, 'utf8');
   }
 
   #textLength(value: string): number {
@@ -526,9 +541,15 @@ export class ByteWriter {
     this.uvarint(length + 1);
   }
 
+  #piece(): Uint8Array {
+    const { buffer, byteOffset } = this.#bytes;
+    const length = this.#position - this.#chunkStart;
+    return new Uint8Array(buffer, byteOffset + this.#chunkStart, length);
+  }
+
   /** What was written, in order, in as few chunks as references allow; the writer is then spent. */
   chunks(): Uint8Array[] {
-    const last = this.#bytes.subarray(this.#chunkStart, this.#position);
+    const last = this.#piece();
     if (this.#chunks === undefined) return [last];
     return last.length === 0 ? this.#chunks : [...this.#chunks, last];
   }
