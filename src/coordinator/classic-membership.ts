@@ -38,6 +38,11 @@ const MEMBER_ID_REQUIRED_VERSION = 4;
 /** From this JoinGroup version on a returning static leader can be told to skip assigning. */
 const SKIP_ASSIGNMENT_VERSION = 9;
 
+/** Longest group.instance.id, and how much of a client id goes into a member id (KIP-345). */
+export const MAX_INSTANCE_ID_LENGTH = 249;
+/** Member ids of one group that may be handed out and unused at a time. */
+export const MAX_PENDING_JOIN_MEMBERS = 100_000;
+
 /** A JoinGroup request on its way through the coordinator. */
 export interface Join {
   readonly request: JoinGroupRequest;
@@ -173,11 +178,16 @@ export class ClassicMembership {
   #joinNew(group: ClassicGroup, join: Join): GroupWrite {
     const { request, context } = join;
     const { groupInstanceId } = request;
-    const memberId = `${groupInstanceId ?? context.clientId}-${uuidText(this.#random)}`;
+    const prefix = (groupInstanceId ?? context.clientId).slice(0, MAX_INSTANCE_ID_LENGTH);
+    const memberId = `${prefix}-${uuidText(this.#random)}`;
     if (groupInstanceId !== null) {
       const oldMemberId = group.staticMembers.get(groupInstanceId);
       if (oldMemberId !== undefined) return this.#replaceStatic(group, oldMemberId, memberId, join);
     } else if (join.version >= MEMBER_ID_REQUIRED_VERSION) {
+      if (group.pendingJoinMembers.size >= MAX_PENDING_JOIN_MEMBERS) {
+        join.answer(joinAnswer(errors.GROUP_MAX_SIZE_REACHED.code, ''));
+        return NO_WRITE;
+      }
       group.pendingJoinMembers.add(memberId);
       this.#rebalance.scheduleExpiry(group, memberId, request.sessionTimeoutMs);
       join.answer(joinAnswer(errors.MEMBER_ID_REQUIRED.code, memberId));

@@ -45,8 +45,9 @@ export interface GroupSurroundings {
 
 const joinKey = (groupId: string): string => `join\0${groupId}`;
 const syncKey = (groupId: string): string => `sync\0${groupId}`;
+/** The length keeps `a` + `bc` apart from `ab` + `c`. */
 const heartbeatKey = (groupId: string, memberId: string): string =>
-  `heartbeat\0${groupId}\0${memberId}`;
+  `heartbeat\0${groupId.length}\0${groupId}${memberId}`;
 
 /** A JoinGroup answer without members; `error` 0 or the reason. */
 export function joinAnswer(error: ErrorCode, memberId: string): JoinGroupResponse {

@@ -37,7 +37,7 @@ import type {
   OffsetDeleteRequest,
   OffsetDeleteResponse,
 } from '../protocol/messages/47-offset-delete.ts';
-import { groupErrorOf } from './classic-membership.ts';
+import { groupErrorOf, MAX_INSTANCE_ID_LENGTH } from './classic-membership.ts';
 import { joinAnswer, syncError } from './classic-rebalance.ts';
 import type { GroupConfig, GroupRequestContext, TopicResolver } from './group-config.ts';
 import { deadGroup, GroupShard } from './group-shard.ts';
@@ -136,6 +136,11 @@ export class GroupCoordinator {
       }
       if (sessionTimeoutMs < minSessionTimeoutMs || sessionTimeoutMs > maxSessionTimeoutMs) {
         answer(joinAnswer(errors.INVALID_SESSION_TIMEOUT.code, memberId));
+        return;
+      }
+      const { groupInstanceId } = request;
+      if (groupInstanceId !== null && !isInstanceId(groupInstanceId)) {
+        answer(joinAnswer(errors.INVALID_REQUEST.code, memberId));
         return;
       }
       // Version 0 has one timeout for both.
@@ -402,6 +407,12 @@ export class GroupCoordinator {
 interface ResolvedTopic {
   readonly topic: { readonly name: string; readonly topicId: Uuid };
   readonly error: ErrorCode;
+}
+
+/** Same rule as for topic names. */
+function isInstanceId(text: string): boolean {
+  if (text.length > MAX_INSTANCE_ID_LENGTH || text === '.' || text === '..') return false;
+  return /^[a-zA-Z0-9._-]+$/.test(text);
 }
 
 function leaveError(errorCode: number): LeaveGroupResponse {

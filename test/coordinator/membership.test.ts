@@ -285,7 +285,9 @@ test('joins are validated as Apache Kafka does', async () => {
   assert.equal(await code({ memberId: 'nobody' }), errors.UNKNOWN_MEMBER_ID.code);
   assert.equal(await code({ protocols: [] }), errors.INCONSISTENT_GROUP_PROTOCOL.code);
   assert.equal(await code({ protocolType: '' }), errors.INCONSISTENT_GROUP_PROTOCOL.code);
-  const member = await h.stableMember();
+  assert.equal(await code({ groupInstanceId: 'x'.repeat(250) }), errors.INVALID_REQUEST.code);
+  assert.equal(await code({ groupInstanceId: 'a b' }), errors.INVALID_REQUEST.code);
+  const member = await h.stableMember({ clientId: 'c'.repeat(32_767) });
   assert.equal(await code({}), errors.GROUP_MAX_SIZE_REACHED.code);
   const other = { memberId: member.memberId, protocols: [{ name: 'x', metadata: Buffer.of() }] };
   assert.equal(await code(other), errors.INCONSISTENT_GROUP_PROTOCOL.code);
