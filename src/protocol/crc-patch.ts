@@ -1,8 +1,8 @@
 /**
  * The CRC32C of bytes of which eight changed, without reading the others again.
  *
- * A CRC is linear: the checksums of two byte strings of equal length differ by the checksum (without
- * initial value and final inversion) of their difference. That is eight bytes followed by zeros, and
+ * A CRC is linear: the checksums of two byte strings of equal length differ by the checksum of their
+ * difference (without initial value and final inversion). That is eight bytes followed by zeros, and
  * n zero bytes multiply it by x^(8n) modulo the polynomial. So the work is a few multiplications,
  * however long the batch is. Polynomials are bit-reversed, as in every CRC32C: bit 31 is x^0.
  */
@@ -29,7 +29,7 @@ for (let byte = 0; byte < 256; byte++) {
   byteTable[byte] = crc;
 }
 
-/** `powers[256 * j + d]` is x^(8 · d · 256^j): the effect of a digit of the number of zero bytes. */
+/** `powers[256 * j + d]` is x^(8 · d · 256^j): what a digit of the count of zero bytes does. */
 const powers = new Int32Array(4 * 256);
 for (let j = 0, step = X8; j < 4; j++) {
   powers[256 * j] = ONE;

@@ -3,8 +3,8 @@
  *
  * {@link FrameReader} sits between a connection (`receiveBuffer`/`received` of its owner) and
  * whoever handles frames. Small frames are found in a scratch buffer; once the length of a larger
- * one is known, the rest is received straight into memory of the frame's own, so that big frames are
- * copied at most by their first read. Invariants:
+ * one is known, the rest is received straight into memory of the frame's own, so that of a big
+ * frame at most the first read is copied. Invariants:
  * - A frame given to `onFrame` is valid during the call and, unless `reuseFrameBuffer` is set, as
  *   long as anybody holds it: its memory is never written again (a small one keeps its 64 KiB
  *   scratch buffer alive). With `reuseFrameBuffer` it is overwritten after the call.

@@ -8,7 +8,7 @@
  * 16 magic int8              35 maxTimestamp int64     57 record count int32
  * 17 crc uint32 (of 21…)                               61 records, maybe compressed
  * ```
- * Attributes: bits 0–2 compression, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
+ * Attributes: bits 0–2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
  *
  * - A view reads and patches in place; it copies nothing and never looks at records.
  * - Base offset and partition leader epoch lie outside the CRC; everything else keeps it valid.
@@ -317,7 +317,7 @@ export type BatchScan =
   | { readonly ok: false; readonly problem: BatchProblem; readonly position: number };
 
 /**
- * Calls `visit` for each batch in [start, end), with one view that moves: keep numbers, not the view.
+ * Calls `visit` for each batch in [start, end), with one view that moves: keep numbers, not it.
  * Stops behind a batch for which `visit` returns false, or before the first problem.
  */
 export function forEachBatch(

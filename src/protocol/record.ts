@@ -197,7 +197,7 @@ function decompressed(batch: RecordBatch, port: Compression, maxBytes: number): 
 }
 
 /**
- * The records of a batch, in order; records beyond `maxBytes` of decompressed payload are malformed.
+ * The records of a batch, in order; records beyond `maxBytes` of inflated payload are malformed.
  * The view may move while the result is being read; its bytes must stay as they are.
  */
 export function decodeRecords(

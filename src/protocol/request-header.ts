@@ -42,7 +42,7 @@ export function writeRequestHeader(writer: ByteWriter, header: RequestHeader): v
   if (requestHeaderVersion(header.apiKey, header.apiVersion) === 2) writer.uvarint(0);
 }
 
-/** Reads the header of the response to a request of `apiKey` and `apiVersion`: its correlation id. */
+/** Reads the header of a response to `apiKey` at `apiVersion`: the correlation id. */
 export function readResponseHeader(reader: ByteReader, apiKey: number, apiVersion: number): number {
   const correlationId = reader.int32();
   if (responseHeaderVersion(apiKey, apiVersion) === 1) skipTags(reader);

@@ -227,7 +227,7 @@ export function array(
   return { ...spec, fields: of as Fields };
 }
 
-/** The same field, null allowed in `nullableVersions`; `{ default: null }` makes null its default. */
+/** The same field, null allowed in `nullableVersions`; `{ default: null }` makes it the default. */
 export function nullable<
   D,
   E,
@@ -253,7 +253,7 @@ export function tagged<D, E, V extends string>(
   return { ...(field as FieldSpec), tag, taggedVersions: parseVersions(taggedVersions) };
 }
 
-/** What a schema describes; requests and responses share the API key, records have a record type. */
+/** What a schema describes; requests and responses share an API key, records have a type. */
 export type MessageType =
   | 'request'
   | 'response'

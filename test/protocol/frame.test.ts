@@ -110,7 +110,7 @@ describe('FrameReader', () => {
     assert.equal(buffers.size, 1);
   });
 
-  it('refuses negative and oversized frames, naming size and limit, and delivers nothing after', () => {
+  it('refuses negative and oversized frames, naming both, and delivers nothing after', () => {
     for (const [size, expected] of [
       [-1, 'frame of -1 bytes; allowed are 0 to 1000'],
       [1001, 'frame of 1001 bytes; allowed are 0 to 1000'],

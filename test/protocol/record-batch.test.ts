@@ -99,7 +99,7 @@ describe('RecordBatch', () => {
     }
   });
 
-  it('P1: a rewritten producer id leaves the CRC a full computation gives, also where wrong', () => {
+  it('P1: a rewritten producer id gives the CRC of a full computation, also where wrong', () => {
     const id = fc.bigInt({ min: -(2n ** 63n), max: 2n ** 63n - 1n });
     const size = fc.oneof(fc.nat(20), fc.nat(300), fc.nat(70_000));
     const property = fc.property(id, id, size, (before, after, valueBytes) => {
