@@ -3,8 +3,8 @@
  *
  * Used by the group shard, to write and to replay. Written exactly as Apache Kafka 4.2 does: an
  * int16 record type before the key, an int16 version before the value (GroupMetadataValue 3,
- * OffsetCommitValue 4, or 1 when the commit carries its own retention); every older version is read.
- */
+ * int16 record type before the key, an int16 version before the value (GroupMetadataValue 3, and
+ * OffsetCommitValue 4, or 1 if the commit has its own retention); older versions are read, too.
 import { ByteReader } from '../base/bytes.ts';
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import { codec } from '../protocol/codec.ts';

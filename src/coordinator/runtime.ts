@@ -20,7 +20,7 @@ export const COMMIT_TIMEOUT_MS = 5_000;
 export const LOAD_RETRY_MS = 1_000;
 /** Pause before the write of a timer that could not be appended is decided again. */
 export const TIMER_RETRY_MS = 500;
-/** Writes of one shard that may wait for their commit; more are answered COORDINATOR_NOT_AVAILABLE. */
+/** Writes of one shard that may wait for a commit; more are answered COORDINATOR_NOT_AVAILABLE. */
 export const MAX_PENDING_WRITES = 100_000;
 
 /** Append errors that mean another broker or epoch owns the partition by now. */

@@ -7,7 +7,7 @@ import { Harness, subscription } from './harness.ts';
 
 const text = (response: SyncGroupResponse): string => Buffer.from(response.assignment).toString();
 
-test('a new dynamic member is given an id, joins with it, and leads the first generation', async () => {
+test('a new dynamic member gets an id, joins with it, leads the first generation', async () => {
   const h = await Harness.loaded();
   const first = await h.join();
   assert.equal(first.errorCode, errors.MEMBER_ID_REQUIRED.code);
@@ -121,7 +121,7 @@ test('a third join makes the others rejoin; all get the next generation', async 
   assert.equal(await h.commit(6, { ...a }), errors.ILLEGAL_GENERATION.code);
 });
 
-test('who does not rejoin within the rebalance timeout is out; a rejoined member leads', async () => {
+test('who does not rejoin within the rebalance timeout is out; another leads', async () => {
   const h = await Harness.loaded({ maxSessionTimeoutMs: 10_000_000 });
   const timing = { rebalanceTimeoutMs: 20_000, sessionTimeoutMs: 100_000 };
   const joins = Promise.all([h.joinNew(timing), h.joinNew(timing)]);
@@ -226,7 +226,7 @@ test('a static member rejoins without a rebalance; its old id is fenced', async 
   assert.equal(fenced.errorCode, errors.FENCED_INSTANCE_ID.code);
 });
 
-test('before version 9 a returning static leader is answered with its old id as leader', async () => {
+test('before version 9 a returning static leader sees its old id as leader', async () => {
   const h = await Harness.loaded();
   const old = await h.stableMember({ groupInstanceId: 'i-1', version: 7 });
   const back = await h.join({ groupInstanceId: 'i-1', version: 7 });
