@@ -3,8 +3,8 @@
  *
  * Requests have header version 1 (client id) or, where the API version is flexible, 2 (tagged
  * fields); responses 0 or 1 accordingly. An ApiVersions response always has header version 0, as
- * the client that reads it may not know the version yet. All of Kafka 4.2's APIs are listed, served or
- * not, so that requests, metrics and logs can be named. Keys 12790 and up are twinlog's own.
+ * the client that reads it may not know the version yet. All of Kafka 4.2's APIs are listed,
+ * served or not, so that requests, metrics and logs can be named. Keys 12790 and up are ours.
  */
 
 /** Flexible from no version on. */
