@@ -2,9 +2,9 @@
  * Bytes of the classic group and offset records in `__consumer_offsets`.
  *
  * Used by the group shard, to write and to replay. Written exactly as Apache Kafka 4.2 does: an
- * int16 record type before the key, an int16 version before the value (GroupMetadataValue 3,
  * int16 record type before the key, an int16 version before the value (GroupMetadataValue 3, and
  * OffsetCommitValue 4, or 1 if the commit has its own retention); older versions are read, too.
+ */
 import { ByteReader } from '../base/bytes.ts';
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import { codec } from '../protocol/codec.ts';
