@@ -22,7 +22,7 @@ export function kafkaVersion(): string {
 }
 
 async function fetchJars(): Promise<string | undefined> {
-  const given = process.env['TWINLOG_KAFKA_LIBS'];
+  const given = process.env.TWINLOG_KAFKA_LIBS;
   if (!(await isInstalled('java', '-version'))) return undefined;
   if (given !== undefined) return given;
   const libs = join(CACHE, 'kafka', kafkaVersion(), 'libs');
@@ -55,7 +55,7 @@ export async function requireKafkaJars(): Promise<string> {
  */
 export function unavailable(what: string, reason: string): string {
   const message = `${what} SKIPPED: ${reason}`;
-  if (process.env['CI'] === 'true') throw new Error(message);
+  if (process.env.CI === 'true') throw new Error(`CI=true, but ${message}`);
   process.stderr.write(`\n*** ${message} ***\n\n`);
   return message;
 }
@@ -118,7 +118,7 @@ export function javaArguments(
   args: readonly string[],
   options: JavaOptions = {},
 ): string[] {
-  const logLevel = process.env['TWINLOG_INTEROP_LOG'] ?? 'warn';
+  const logLevel = process.env.TWINLOG_INTEROP_LOG ?? 'warn';
   const system = { 'org.slf4j.simpleLogger.defaultLogLevel': logLevel, ...options.system };
   return [
     ...modeFlags(options.mode ?? 'fast', libs, options.heap ?? '256m'),

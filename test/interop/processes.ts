@@ -45,7 +45,7 @@ function tellWatchdog(line: string): void {
 /** A new temporary directory; removed when the test process ends (KEEP_TEMP=1 keeps it). */
 export function temporaryDirectory(name: string): string {
   const path = mkdtempSync(join(tmpdir(), `twinlog-interop-${name}-`));
-  if (process.env['KEEP_TEMP'] === undefined) tellWatchdog(`d ${path}`);
+  if (process.env.KEEP_TEMP === undefined) tellWatchdog(`d ${path}`);
   return path;
 }
 

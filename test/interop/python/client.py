@@ -1,0 +1,89 @@
+"""Reads a topic, or tries to produce to it, with librdkafka (confluent-kafka).
+
+    client.py read BOOTSTRAP TOPIC ISOLATION   one JSON array a record, in the order of arrival
+    client.py produce BOOTSTRAP TOPIC          one JSON object: what became of one record
+"""
+
+import base64
+import json
+import sys
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+
+LIMIT_S = 50
+
+
+def text(data):
+    return None if data is None else base64.b64encode(data).decode()
+
+
+def read(bootstrap, topic, isolation):
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap,
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": isolation,
+        "fetch.wait.max.ms": 100,
+        "check.crcs": True,
+    })
+    partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for p in partitions])
+    left = set(partitions)
+    deadline = time.monotonic() + LIMIT_S
+    while left:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"not at the end of {left}")
+        message = consumer.poll(0.2)
+        if message is None:
+            continue
+        if message.error():
+            if message.error().code() != KafkaError._PARTITION_EOF:
+                raise KafkaException(message.error())
+            left.discard(message.partition())
+            continue
+        headers = [[name, text(value)] for name, value in message.headers() or []]
+        fields = [message.partition(), message.offset(), message.timestamp()[1],
+                  text(message.key()), text(message.value()), headers]
+        print(json.dumps(fields))
+    consumer.close()
+
+
+def produce(bootstrap, topic):
+    requests = {}
+
+    def on_statistics(statistics):
+        for name, broker in json.loads(statistics)["brokers"].items():
+            requests[name] = broker["req"].get("Produce", 0)
+
+    outcome = {}
+
+    def on_delivery(error, message):
+        if error is None:
+            outcome["offset"] = message.offset()
+        else:
+            outcome["error"] = error.name()
+            outcome["message"] = error.str()
+
+    producer = Producer({
+        "bootstrap.servers": bootstrap,
+        "message.timeout.ms": 15000,
+        "statistics.interval.ms": 50,
+        "stats_cb": on_statistics,
+    })
+    start = time.monotonic()
+    producer.produce(topic, value=b"from librdkafka", key=b"key", partition=0, on_delivery=on_delivery)
+    while not outcome and time.monotonic() < start + 20:
+        producer.poll(0.05)
+    outcome["elapsedMs"] = round((time.monotonic() - start) * 1000)
+    producer.poll(0.2)  # statistics that include the last request
+    outcome["attempts"] = sum(requests.values())
+    print(json.dumps(outcome))
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "read":
+        read(*sys.argv[2:5])
+    else:
+        produce(*sys.argv[2:4])
