@@ -15,6 +15,7 @@ import type { Uuid } from '../base/uuid.ts';
 import { type Clock, DiskError } from '../io/runtime.ts';
 import type { PartitionRegistration } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { RecordBatch } from '../protocol/record-batch.ts';
 import type { AppendResult, Log } from '../storage/log.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
 import { AppendedBytes } from './appended-bytes.ts';
