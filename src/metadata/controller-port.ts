@@ -80,8 +80,8 @@ export interface ControllerPort {
     context: ForwardContext,
   ): Promise<unknown>;
   /**
-   * Calls `onBatch` for every committed batch from `fromOffset` on, in order: those already
-   * committed before this returns, later ones as they commit. Ends with the controller.
+   * Calls `onBatch` for every committed batch from `fromOffset` on, in order, until the controller
+   * ends. Resolves when what was committed at the time of the call has been passed on.
    */
-  subscribe(fromOffset: number, onBatch: MetadataBatchListener): void;
+  subscribe(fromOffset: number, onBatch: MetadataBatchListener): Promise<void>;
 }

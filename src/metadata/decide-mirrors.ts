@@ -32,6 +32,7 @@ import {
   type Refusal,
   refuse,
 } from './decide.ts';
+import { MIRROR_FEATURE } from './features.ts';
 import {
   ConfigResourceType,
   type MetadataImage,
@@ -43,9 +44,6 @@ import { NewTopics, newTopicRecords, topicConfigRecord } from './new-topics.ts';
 import { assignReplicas } from './placement.ts';
 import { type MetadataRecord, metadataRecord } from './record-framing.ts';
 import { INTERNAL_TOPIC_NAMES, mirrorNameProblem, topicNameProblem } from './topic-names.ts';
-
-/** The feature that mirroring needs (rule A8). */
-export const MIRROR_FEATURE = 'mirror.version';
 
 type AddedTopic = AddTopicsToMirrorRequest['topics'][number];
 type RemovedTopic = RemoveTopicsFromMirrorRequest['topics'][number];

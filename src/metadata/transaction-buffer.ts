@@ -14,6 +14,15 @@ export interface PlacedRecord {
   readonly offset: number;
 }
 
+/** Records of one batch, with their offsets: a batch of the metadata log has no gaps. */
+export function placeRecords(
+  records: readonly MetadataRecord[],
+  lastOffset: number,
+): PlacedRecord[] {
+  const first = lastOffset - records.length + 1;
+  return records.map((record, index) => ({ record, offset: first + index }));
+}
+
 /** See the file header. */
 export class TransactionBuffer {
   /** Not part of the open transaction, but not applied yet either: they share its batch. */
@@ -26,9 +35,8 @@ export class TransactionBuffer {
    * none; undefined while a transaction is open and so nothing may be applied.
    */
   add(records: readonly MetadataRecord[], lastOffset: number): PlacedRecord[] | undefined {
-    let offset = lastOffset - records.length + 1;
-    for (const record of records) {
-      const placed = { record, offset: offset++ };
+    for (const placed of placeRecords(records, lastOffset)) {
+      const { record } = placed;
       if (record.type === 'BeginTransactionRecord') {
         assert(this.#held === undefined, `metadata transaction begun twice at ${placed.offset}`);
         this.#held = [];

@@ -1,0 +1,38 @@
+/**
+ * The features that this version supports, and the levels a new cluster starts with.
+ *
+ * Told in BrokerRegistration and ApiVersions. A range says what is truly served: transactions and
+ * the new group protocols are not in the list before they are.
+ */
+import type { FeatureRange } from './image.ts';
+import { METADATA_VERSION, type MetadataRecord, metadataRecord } from './record-framing.ts';
+
+/** Decides which records and fields the metadata log has. */
+export const METADATA_VERSION_FEATURE = 'metadata.version';
+/** Whether the mirror APIs are served: 0 or 1 (rule A8). */
+export const MIRROR_FEATURE = 'mirror.version';
+
+/** Oldest metadata.version whose records are understood: that of Apache Kafka 3.3. */
+const MIN_METADATA_VERSION = 7;
+const MIRROR_VERSION = 1;
+
+/** What this broker can work with. */
+export const supportedFeatures: readonly FeatureRange[] = [
+  {
+    name: METADATA_VERSION_FEATURE,
+    minSupportedVersion: MIN_METADATA_VERSION,
+    maxSupportedVersion: METADATA_VERSION,
+  },
+  { name: MIRROR_FEATURE, minSupportedVersion: 0, maxSupportedVersion: MIRROR_VERSION },
+];
+
+/** The first records of a new cluster; metadata.version comes first, as Apache Kafka requires. */
+export function bootstrapRecords(): MetadataRecord[] {
+  return [
+    metadataRecord('FeatureLevelRecord', {
+      name: METADATA_VERSION_FEATURE,
+      featureLevel: METADATA_VERSION,
+    }),
+    metadataRecord('FeatureLevelRecord', { name: MIRROR_FEATURE, featureLevel: MIRROR_VERSION }),
+  ];
+}
