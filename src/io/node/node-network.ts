@@ -1,0 +1,113 @@
+/**
+ * TCP behind the Network port.
+ *
+ * A connect that fails, for whatever reason, is an answer and never a rejection; a listen that
+ * fails rejects with the address in its message. Nagle's algorithm is off (Kafka's frames are
+ * whole), keep-alive on (a peer that vanished is noticed).
+ */
+import net from 'node:net';
+import type { Logger } from '../../base/logger.ts';
+import type { CloseReason, Connection, Listener, Network } from '../runtime.ts';
+import { closeReason, NodeConnection } from './node-connection.ts';
+
+/** Idle time before the first keep-alive probe, in ms. */
+const KEEP_ALIVE_DELAY_MS = 60_000;
+/** With several addresses for a name, each gets this share of the time-out, at least 1 s. */
+const ADDRESS_TIMEOUT_SHARE = 1 / 3;
+const MIN_ADDRESS_TIMEOUT_MS = 1000;
+
+const SOCKET_OPTIONS = {
+  noDelay: true,
+  keepAlive: true,
+  keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS,
+};
+
+function listen(
+  logger: Logger,
+  host: string,
+  port: number,
+  onConnection: (connection: Connection) => void,
+): Promise<Listener> {
+  return new Promise((resolve, reject) => {
+    const server = net.createServer({ ...SOCKET_OPTIONS, pauseOnConnect: true }, (socket) =>
+      onConnection(new NodeConnection(socket, 'copied')),
+    );
+    const refuse = (error: Error): void => {
+      const code = (error as NodeJS.ErrnoException).code ?? error.message;
+      reject(new Error(`cannot listen on ${host}:${port}: ${code}`, { cause: error }));
+    };
+    server.once('error', refuse);
+    server.listen({ host, port, exclusive: true }, () => {
+      server.off('error', refuse);
+      server.on('error', (error) => logger.warn('accept failed', { host, port, error }));
+      const close = (): Promise<void> =>
+        new Promise((closed) => {
+          server.close(); // its callback would wait for the open connections too
+          setImmediate(closed);
+        });
+      resolve({ host, port: (server.address() as net.AddressInfo).port, close });
+    });
+  });
+}
+
+/** Opens a paused socket whose reads go where the connection, once there, says. */
+function openSocket(
+  host: string,
+  port: number,
+  timeoutMs: number,
+  connection: () => NodeConnection | undefined,
+): net.Socket {
+  const nowhere = new Uint8Array(1);
+  const socket = net.connect({
+    ...SOCKET_OPTIONS,
+    host,
+    port,
+    autoSelectFamilyAttemptTimeout: Math.max(
+      MIN_ADDRESS_TIMEOUT_MS,
+      Math.floor(timeoutMs * ADDRESS_TIMEOUT_SHARE),
+    ),
+    onread: {
+      buffer: () => connection()?.lendBuffer() ?? nowhere,
+      callback: (length, buffer) => {
+        connection()?.directRead(length, buffer);
+        return true;
+      },
+    },
+  });
+  socket.pause();
+  return socket;
+}
+
+function connect(host: string, port: number, timeoutMs: number): Promise<Connection | CloseReason> {
+  const peer = `${host}:${port}`;
+  if (!Number.isInteger(port) || port < 1 || port > 65535) {
+    return Promise.resolve({ cause: 'EINVAL', message: `${peer}: not a port number` });
+  }
+  return new Promise((resolve) => {
+    let connection: NodeConnection | undefined;
+    const socket = openSocket(host, port, timeoutMs, () => connection);
+    const timer = setTimeout(() => {
+      socket.destroy();
+      resolve({ cause: 'timeout', message: `${peer}: no connection within ${timeoutMs} ms` });
+    }, timeoutMs);
+    const failed = (error: Error): void => {
+      clearTimeout(timer);
+      resolve(closeReason(error, peer));
+    };
+    socket.once('error', failed);
+    socket.once('connect', () => {
+      clearTimeout(timer);
+      connection = new NodeConnection(socket, 'direct');
+      socket.off('error', failed);
+      resolve(connection);
+    });
+  });
+}
+
+/** The real network; errors of accepting go to `logger`. */
+export function nodeNetwork(logger: Logger): Network {
+  return {
+    listen: (host, port, onConnection) => listen(logger, host, port, onConnection),
+    connect,
+  };
+}
