@@ -66,7 +66,6 @@ export interface FetchProgress {
   readonly lag: number;
   readonly lagMs: number;
   readonly gapAtEnd: boolean;
-  readonly lastAnswerMs: number;
   readonly bytes: number;
   readonly records: number;
 }
@@ -106,6 +105,7 @@ export class PartitionFetch {
   #sourceLeaderEpoch = 0;
   #target: FetchTarget | undefined;
   #corruptTries = 0;
+  #failed = false;
   #trouble: Trouble | undefined;
   #quietAnswers = 0;
   #answered = false;
@@ -113,7 +113,6 @@ export class PartitionFetch {
   #lastStableOffset = -1;
   #gapAtEnd = false;
   #lastTimestampMs = -1;
-  #lastAnswerMs = -1;
   #bytes = 0;
   #records = 0;
 
@@ -186,7 +185,6 @@ export class PartitionFetch {
       lag,
       lagMs: lag < 0 || unknownAge ? -1 : lag === 0 ? 0 : age,
       gapAtEnd: this.#gapAtEnd,
-      lastAnswerMs: this.#lastAnswerMs,
       bytes: this.#bytes,
       records: this.#records,
     };
@@ -199,13 +197,24 @@ export class PartitionFetch {
     const nextRetryMs = retryInMs < 0 ? -1 : now + retryInMs;
     this.#trouble = { cause, message, sinceMs, nextRetryMs };
     if (now - sinceMs < TROUBLE_LIMIT_MS) return false;
-    this.#events.fail(cause, message);
+    this.fail(cause, message);
     return true;
+  }
+
+  /** The partition cannot go on; told to the driver once. */
+  fail(cause: MirrorCause, message: string): void {
+    if (this.#failed) return;
+    this.#failed = true;
+    this.#events.fail(cause, message);
+  }
+
+  /** Whether `answered` is to be told of the next answers (F15). */
+  get watchesForGap(): boolean {
+    return this.#quietAnswers > 0;
   }
 
   /** The fetch that asked for this partition was answered; `room`: the answer was not full. */
   answered(room: boolean): void {
-    this.#lastAnswerMs = this.#clock.wallMs();
     if (this.#quietAnswers > 0 && room && --this.#quietAnswers === 0) this.#gapAtEnd = true;
   }
 
@@ -239,7 +248,7 @@ export class PartitionFetch {
         this.#events.outOfRange();
         return { kind: 'pause' };
       case errors.OFFSET_MOVED_TO_TIERED_STORAGE.code:
-        this.#events.fail('TIERED_STORAGE', 'the source has moved the data to tiered storage');
+        this.fail('TIERED_STORAGE', 'the source has moved the data to tiered storage');
         return { kind: 'pause' };
       case errors.CORRUPT_MESSAGE.code:
         return this.#bad({
@@ -266,7 +275,7 @@ export class PartitionFetch {
     if (scan.firstOffset < log.logEndOffset) return this.#beginsBelow(scan.firstOffset);
     const older = scan.epochs.find(({ epoch }) => epoch < this.#knownEpoch);
     if (older !== undefined) {
-      this.#events.fail(
+      this.fail(
         'SOURCE_DIVERGED',
         `offset ${older.startOffset} at the source is of leader epoch ${older.epoch}, ` +
           `older than epoch ${this.#knownEpoch} of what is mirrored before it`,
@@ -284,7 +293,7 @@ export class PartitionFetch {
     const { log } = this.partition;
     if (log.logStartOffset === log.logEndOffset) this.#events.startInside(baseOffset);
     else {
-      this.#events.fail(
+      this.fail(
         'SOURCE_DIVERGED',
         `the source's batch at ${baseOffset} reaches across the local log end ${log.logEndOffset}`,
       );
@@ -306,7 +315,7 @@ export class PartitionFetch {
 
   #appendFailed(error: ErrorCode, message: string): SinkAction {
     if (error === errors.KAFKA_STORAGE_ERROR.code) {
-      this.#events.fail('STORAGE_BUSY', message);
+      this.fail('STORAGE_BUSY', message);
       return { kind: 'pause' };
     }
     if (
@@ -318,14 +327,14 @@ export class PartitionFetch {
       this.#events.lost();
       return { kind: 'remove' };
     }
-    this.#events.fail('SOURCE_ERROR', `append refused with error ${error}: ${message}`);
+    this.fail('SOURCE_ERROR', `append refused with error ${error}: ${message}`);
     return { kind: 'pause' };
   }
 
   #bad(problem: BatchProblem): SinkAction {
     const again = problem.cause === 'CORRUPT_SOURCE_BATCH' || problem.cause === 'SOURCE_ERROR';
     if (again && ++this.#corruptTries < MAX_CORRUPT_TRIES) return { kind: 'retry' };
-    this.#events.fail(problem.cause, problem.message);
+    this.fail(problem.cause, problem.message);
     return { kind: 'pause' };
   }
 

@@ -1,0 +1,262 @@
+/**
+ * The data connection to one source broker: the leader endpoint of a mirror's fetcher loop.
+ *
+ * Opened at the first fetch (F3), one fetch in flight, an incremental fetch session where the
+ * source grants one, so an idle partition costs nothing. Fetches are a consumer's, READ_COMMITTED
+ * (F1), marked as a mirror's by tagged field 1279 (P3), by topic id where the source has ids.
+ * Responses are received into one reused buffer: records are valid during `onPartition` only (F14).
+ */
+import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
+import type { Runtime } from '../io/runtime.ts';
+import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
+import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
+import type { EncodableOf } from '../protocol/schema.ts';
+import type {
+  EndpointEpochEnd,
+  EndpointOffset,
+  EpochQuestion,
+  FetchChanges,
+  FetchedPartition,
+  FetchOutcome,
+  FetchTarget,
+  LeaderEndpoint,
+  OffsetQuestion,
+} from '../replication/leader-endpoint.ts';
+import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
+import { addressText, type SourceClient, sourceFailure } from './source-client.ts';
+
+/** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
+export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
+/** Fetch versions above this name topics by id only. */
+const LAST_VERSION_BY_NAME = 12;
+const MAX_SESSION_EPOCH = 0x7fffffff;
+const READ_COMMITTED = 1;
+const NO_RECORDS = new Uint8Array(0);
+
+const SESSION_ERRORS: ReadonlySet<number> = new Set<ErrorCode>([
+  errors.FETCH_SESSION_ID_NOT_FOUND.code,
+  errors.INVALID_FETCH_SESSION_EPOCH.code,
+  errors.FETCH_SESSION_TOPIC_ID_ERROR.code,
+]);
+
+/** What a {@link SourceEndpoint} is made of. */
+export interface SourceEndpointOptions {
+  readonly address: HostPort;
+  readonly clientId: string;
+  readonly settings: Pick<MirrorSettings, 'requestTimeoutMs' | 'connectionSetupTimeoutMs'>;
+  readonly limits: Pick<
+    MirrorBrokerSettings,
+    'fetchWaitMaxMs' | 'fetchMinBytes' | 'fetchResponseMaxBytes'
+  >;
+  /** For questions beside the data. */
+  readonly client: SourceClient;
+}
+
+type RequestTopics = NonNullable<EncodableOf<typeof FetchRequest>['topics']>;
+
+function targetKey(topic: string, partition: number): string {
+  return `${topic}:${partition}`;
+}
+
+function keyOf(target: FetchTarget): string {
+  return targetKey(target.topic, target.partition);
+}
+
+/** Groups targets by topic, as requests want them. */
+function requestTopics(targets: Iterable<FetchTarget>): RequestTopics {
+  const topics = new Map<string, FetchTarget[]>();
+  for (const target of targets) {
+    const list = topics.get(target.topic);
+    if (list === undefined) topics.set(target.topic, [target]);
+    else list.push(target);
+  }
+  return [...topics.values()].map((list) => ({
+    topic: list[0]?.topic ?? '',
+    topicId: list[0]?.topicId ?? ZERO_UUID,
+    partitions: list.map((target) => ({
+      partition: target.partition,
+      currentLeaderEpoch: target.currentLeaderEpoch,
+      fetchOffset: target.fetchOffset,
+      lastFetchedEpoch: target.lastFetchedEpoch,
+      partitionMaxBytes: target.maxBytes,
+    })),
+  }));
+}
+
+/** See the file header. */
+export class SourceEndpoint implements LeaderEndpoint {
+  readonly description: string;
+  readonly #runtime: Pick<Runtime, 'clock' | 'network'>;
+  readonly #options: SourceEndpointOptions;
+  /** What the source is to fetch, in the order in which partitions wait for their turn. */
+  readonly #targets = new Map<string, FetchTarget>();
+  /** Names by id: from version 13 on answers carry ids only. */
+  readonly #names = new Map<Uuid, string>();
+  /** Some topic has no id: fetches are by name. */
+  #byName = false;
+  #connection: KafkaConnection | undefined;
+  /** 0: none. */
+  #sessionId = 0;
+  /** 0: the next fetch names every partition and asks for a session. */
+  #sessionEpoch = 0;
+  #closed = false;
+
+  constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: SourceEndpointOptions) {
+    this.#runtime = runtime;
+    this.#options = options;
+    this.description = addressText(options.address);
+  }
+
+  async fetch(
+    changes: FetchChanges,
+    onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
+  ): Promise<FetchOutcome> {
+    this.#apply(changes);
+    try {
+      const connection = await this.#open();
+      return await this.#exchange(connection, changes, onPartition);
+    } catch (error) {
+      if (!(error instanceof ConnectionError)) throw error;
+      this.#drop();
+      const failure = sourceFailure(error);
+      return { kind: 'failed', cause: failure.mirrorCause, message: failure.message };
+    }
+  }
+
+  #apply(changes: FetchChanges): void {
+    for (const target of changes.removed) this.#targets.delete(keyOf(target));
+    for (const target of changes.updated) {
+      const key = keyOf(target);
+      // Deleted first: one that had data goes to the end of the line.
+      this.#targets.delete(key);
+      this.#targets.set(key, target);
+      if (target.topicId === ZERO_UUID) this.#byName = true;
+      else this.#names.set(target.topicId, target.topic);
+    }
+  }
+
+  listOffsets(questions: readonly OffsetQuestion[]): Promise<EndpointOffset[]> {
+    return this.#options.client.listOffsets(this.#options.address, questions);
+  }
+
+  offsetsForLeaderEpoch(questions: readonly EpochQuestion[]): Promise<EndpointEpochEnd[]> {
+    return this.#options.client.offsetsForLeaderEpoch(this.#options.address, questions);
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#drop();
+  }
+
+  async #open(): Promise<KafkaConnection> {
+    if (this.#connection !== undefined && this.#connection.ended === undefined) {
+      return this.#connection;
+    }
+    this.#drop();
+    const { address, clientId, settings, limits } = this.#options;
+    const connection = await KafkaConnection.connect(this.#runtime, {
+      ...address,
+      clientId,
+      connectTimeoutMs: settings.connectionSetupTimeoutMs,
+      requestTimeoutMs: settings.requestTimeoutMs + limits.fetchWaitMaxMs,
+      maxResponseBytes: limits.fetchResponseMaxBytes + LARGEST_BATCH_BYTES,
+      reuseFrameBuffer: true,
+    });
+    if (this.#closed) {
+      connection.close();
+      throw new ConnectionError('closed', 'the endpoint is closed');
+    }
+    this.#connection = connection;
+    return connection;
+  }
+
+  #drop(): void {
+    this.#connection?.close();
+    this.#connection = undefined;
+    this.#sessionId = 0;
+    this.#sessionEpoch = 0;
+  }
+
+  #request(changes: FetchChanges): EncodableOf<typeof FetchRequest> {
+    const { limits } = this.#options;
+    const isFull = this.#sessionEpoch === 0;
+    const forgotten = isFull ? [] : requestTopics(changes.removed);
+    return {
+      maxWaitMs: limits.fetchWaitMaxMs,
+      minBytes: limits.fetchMinBytes,
+      maxBytes: limits.fetchResponseMaxBytes,
+      isolationLevel: READ_COMMITTED,
+      sessionId: this.#sessionId,
+      sessionEpoch: this.#sessionEpoch,
+      topics: requestTopics(isFull ? this.#targets.values() : changes.updated),
+      forgottenTopicsData: forgotten.map(({ topic, topicId, partitions }) => ({
+        topic,
+        topicId,
+        partitions: partitions.map(({ partition }) => partition),
+      })),
+      mirrorFetch: true,
+    };
+  }
+
+  #exchange(
+    connection: KafkaConnection,
+    changes: FetchChanges,
+    onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
+  ): Promise<FetchOutcome> {
+    const options = this.#byName ? { maxVersion: LAST_VERSION_BY_NAME } : {};
+    return new Promise((resolve, reject) => {
+      const request = this.#request(changes);
+      connection.exchange(FetchRequest, FetchResponse, request, options, (response) => {
+        if (response instanceof ConnectionError) {
+          reject(response);
+          return;
+        }
+        const outcome = this.#closed ? this.#gone() : this.#take(response, onPartition);
+        if (response.throttleTimeMs <= 0) resolve(outcome);
+        // KIP-219: a client over its quota waits before it asks again (F2).
+        else this.#runtime.clock.setTimer(response.throttleTimeMs, () => resolve(outcome));
+      });
+    });
+  }
+
+  #gone(): FetchOutcome {
+    return { kind: 'failed', cause: 'SOURCE_UNREACHABLE', message: 'the endpoint is closed' };
+  }
+
+  #take(
+    response: FetchResponse,
+    onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
+  ): FetchOutcome {
+    const { errorCode } = response;
+    if (SESSION_ERRORS.has(errorCode)) {
+      this.#sessionId = 0;
+      this.#sessionEpoch = 0;
+      return { kind: 'sessionLost', errorCode };
+    }
+    if (errorCode !== errors.NONE.code) {
+      this.#sessionEpoch = 0;
+      const message = `Fetch failed at ${this.description} with error ${errorCode}`;
+      return { kind: 'failed', cause: 'SOURCE_ERROR', message };
+    }
+    this.#sessionId = response.sessionId;
+    if (response.sessionId === 0) this.#sessionEpoch = 0;
+    else this.#sessionEpoch = this.#sessionEpoch === MAX_SESSION_EPOCH ? 1 : this.#sessionEpoch + 1;
+    for (const { topic, topicId, partitions } of response.responses) {
+      const name = topicId === ZERO_UUID ? topic : (this.#names.get(topicId) ?? topic);
+      for (const partition of partitions) {
+        const target = this.#targets.get(targetKey(name, partition.partitionIndex));
+        if (target === undefined) continue;
+        onPartition(target, {
+          errorCode: partition.errorCode,
+          highWatermark: partition.highWatermark,
+          lastStableOffset: partition.lastStableOffset,
+          logStartOffset: partition.logStartOffset,
+          currentLeader: partition.currentLeader,
+          records: partition.records ?? NO_RECORDS,
+        });
+      }
+    }
+    return { kind: 'ok' };
+  }
+}
