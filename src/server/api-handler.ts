@@ -18,6 +18,7 @@ import {
   parseVersions,
   type VersionRange,
 } from '../protocol/schema.ts';
+import type { FetchSessions } from '../replication/fetch-sessions.ts';
 import type { ReplicaManager } from '../replication/replica-manager.ts';
 import type { BrokerConfig } from './broker-config.ts';
 import type { InternalTopics } from './internal-topics.ts';
@@ -32,6 +33,7 @@ export interface BrokerServices {
   readonly metadata: MetadataLoader;
   readonly controller: ControllerPort;
   readonly replicas: ReplicaManager;
+  readonly fetchSessions: FetchSessions;
   readonly groups: GroupCoordinator;
   readonly mirrors: MirrorOperations;
   readonly producerIds: ProducerIds;

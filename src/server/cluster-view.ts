@@ -76,3 +76,15 @@ export function partitionView(
     offlineReplicas: partition.replicas.filter(isOffline),
   };
 }
+
+/** Endpoints of the named leaders, each once, for clients that asked the wrong broker (KIP-951). */
+export function leaderEndpoints(
+  image: MetadataImage,
+  listenerName: string,
+  leaderIds: readonly number[],
+): Omit<BrokerEndpoint, 'isFenced'>[] {
+  if (leaderIds.length === 0) return [];
+  return brokerEndpoints(image, listenerName)
+    .filter(({ nodeId }) => leaderIds.includes(nodeId))
+    .map(({ nodeId, host, port, rack }) => ({ nodeId, host, port, rack }));
+}

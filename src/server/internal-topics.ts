@@ -5,8 +5,10 @@
  * (rule C1). Both are compacted and never mirrored (rule O5). Creation is repeatable: a topic that
  * exists already is a success.
  */
+import { GROUP_METADATA_TOPIC } from '../coordinator/group-coordinator.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MetadataLoader } from '../metadata/metadata-loader.ts';
+import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { ApiKey } from '../protocol/api-keys.ts';
 import { errors } from '../protocol/errors.ts';
 import type {
@@ -14,19 +16,6 @@ import type {
   CreateTopicsResponse,
 } from '../protocol/messages/19-create-topics.ts';
 import type { BrokerConfig } from './broker-config.ts';
-
-/** Where committed offsets and groups live. */
-export const GROUP_METADATA_TOPIC = '__consumer_offsets';
-/** Where mirror partition states live (rule C1). */
-export const MIRROR_STATE_TOPIC = '__mirror_state';
-/** Names that clients may neither mirror nor produce to by accident (rule O5). */
-export const INTERNAL_TOPICS: ReadonlySet<string> = new Set([
-  GROUP_METADATA_TOPIC,
-  '__transaction_state',
-  '__share_group_state',
-  MIRROR_STATE_TOPIC,
-  '__cluster_metadata',
-]);
 
 /** An internal topic that is made when it is first needed. */
 export type OnDemandTopic = typeof GROUP_METADATA_TOPIC | typeof MIRROR_STATE_TOPIC;

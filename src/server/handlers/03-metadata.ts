@@ -6,6 +6,7 @@
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import type { MetadataImage, TopicImage } from '../../metadata/image.ts';
+import { INTERNAL_TOPIC_NAMES } from '../../metadata/topic-names.ts';
 import { ApiKey } from '../../protocol/api-keys.ts';
 import { errors } from '../../protocol/errors.ts';
 import { MetadataRequest, MetadataResponse } from '../../protocol/messages/03-metadata.ts';
@@ -13,7 +14,7 @@ import type { CreateTopicsResponse } from '../../protocol/messages/19-create-top
 import type { EncodableOf } from '../../protocol/schema.ts';
 import { apiHandler, type BrokerServices, type RequestContext } from '../api-handler.ts';
 import { brokerEndpoints, partitionView } from '../cluster-view.ts';
-import { INTERNAL_TOPICS, isOnDemandTopic } from '../internal-topics.ts';
+import { isOnDemandTopic } from '../internal-topics.ts';
 
 type TopicAnswer = EncodableOf<typeof MetadataResponse>['topics'][number];
 
@@ -26,7 +27,7 @@ function describeTopic(image: MetadataImage, topic: TopicImage): TopicAnswer {
     errorCode: errors.NONE.code,
     name: topic.name,
     topicId: topic.id,
-    isInternal: INTERNAL_TOPICS.has(topic.name),
+    isInternal: INTERNAL_TOPIC_NAMES.has(topic.name),
     partitions: partitions.map((partition) => partitionView(image, partition)),
   };
 }

@@ -6,7 +6,9 @@
  * served yet and say so.
  */
 
+import { GROUP_METADATA_TOPIC } from '../../coordinator/group-coordinator.ts';
 import { NO_LEADER } from '../../metadata/image.ts';
+import { MIRROR_STATE_TOPIC } from '../../mirror/state-row.ts';
 import { errors } from '../../protocol/errors.ts';
 import {
   FindCoordinatorRequest,
@@ -14,7 +16,6 @@ import {
 } from '../../protocol/messages/10-find-coordinator.ts';
 import { apiHandler, type BrokerServices, type RequestContext } from '../api-handler.ts';
 import { brokerEndpoint } from '../cluster-view.ts';
-import { GROUP_METADATA_TOPIC, MIRROR_STATE_TOPIC } from '../internal-topics.ts';
 
 const KEY_TYPE_GROUP = 0;
 const KEY_TYPE_MIRROR = 64;

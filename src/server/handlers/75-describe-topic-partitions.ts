@@ -5,6 +5,7 @@
  * where the next one begins.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
+import { INTERNAL_TOPIC_NAMES } from '../../metadata/topic-names.ts';
 import { errors } from '../../protocol/errors.ts';
 import {
   DescribeTopicPartitionsRequest,
@@ -13,7 +14,6 @@ import {
 import type { EncodableOf } from '../../protocol/schema.ts';
 import { apiHandler } from '../api-handler.ts';
 import { partitionView } from '../cluster-view.ts';
-import { INTERNAL_TOPICS } from '../internal-topics.ts';
 
 /** Most partitions in one page, whatever the client asks for (Apache's default limit). */
 const MAX_PAGE_PARTITIONS = 2_000;
@@ -50,7 +50,7 @@ export const describeTopicPartitions = apiHandler({
           errorCode: errors.NONE.code,
           name,
           topicId: topic.id,
-          isInternal: INTERNAL_TOPICS.has(name),
+          isInternal: INTERNAL_TOPIC_NAMES.has(name),
           partitions: page.map((partition) => ({
             ...partitionView(image, partition),
             eligibleLeaderReplicas: partition.eligibleLeaderReplicas,

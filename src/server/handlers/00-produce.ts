@@ -1,0 +1,132 @@
+/**
+ * Produce: appends batches of clients; the answer waits as `acks` asks.
+ *
+ * Whether a partition takes the write is decided in one place, `Partition.append`; a mirrored topic's
+ * refusal is POLICY_VIOLATION with a message that begins `ReadOnlyTopicException:` (rule R3).
+ * Transactional batches are refused until transactions are served. With acks=0 there is no answer; a
+ * failure then closes the connection, which is all such a client can notice.
+ */
+import { type Uuid, ZERO_UUID } from '../../base/uuid.ts';
+import { errors } from '../../protocol/errors.ts';
+import { ProduceRequest, ProduceResponse } from '../../protocol/messages/00-produce.ts';
+import type { EncodableOf } from '../../protocol/schema.ts';
+import type { ProduceEntry, ProduceResult } from '../../replication/produce.ts';
+import {
+  apiHandler,
+  type BrokerServices,
+  NO_RESPONSE,
+  type RequestContext,
+} from '../api-handler.ts';
+import { leaderEndpoints } from '../cluster-view.ts';
+
+type Answer = EncodableOf<typeof ProduceResponse>;
+type TopicAnswer = Answer['responses'][number];
+type PartitionAnswer = TopicAnswer['partitionResponses'][number];
+
+/** First version that names topics by id. */
+const TOPIC_ID_VERSION = 13;
+/** Offsets of a refused append. */
+const REFUSED = { baseOffset: -1, logAppendTimeMs: -1, logStartOffset: -1 };
+
+interface Slot {
+  readonly topic: number;
+  readonly index: number;
+  /** Position among the appended entries, or the answer given without appending. */
+  readonly outcome: number | PartitionAnswer;
+}
+
+function answerOf(result: ProduceResult): PartitionAnswer {
+  const { currentLeader } = result;
+  return {
+    index: result.partition,
+    errorCode: result.error,
+    baseOffset: result.baseOffset,
+    logAppendTimeMs: result.logAppendTimeMs,
+    logStartOffset: result.logStartOffset,
+    errorMessage: result.message ?? null,
+    recordErrors: (result.recordErrors ?? []).map(({ batchIndex, message }) => ({
+      batchIndex,
+      batchIndexErrorMessage: message,
+    })),
+    ...(currentLeader === undefined ? {} : { currentLeader }),
+  };
+}
+
+/** Which entries are appended, and what is answered for the others. */
+function plan(
+  { metadata }: BrokerServices,
+  request: ProduceRequest,
+  byId: boolean,
+): { slots: Slot[]; entries: ProduceEntry[] } {
+  const slots: Slot[] = [];
+  const entries: ProduceEntry[] = [];
+  for (const [topic, { name, topicId, partitionData }] of request.topicData.entries()) {
+    const known: { name: string; id: Uuid } | undefined = byId
+      ? metadata.image.topicsById.get(topicId)
+      : { name, id: ZERO_UUID };
+    for (const { index, records } of partitionData) {
+      const errorCode = errorBeforeAppend(request, known !== undefined, records);
+      if (errorCode === undefined && known !== undefined && records !== null) {
+        slots.push({ topic, index, outcome: entries.length });
+        entries.push({ topic: known.name, topicId: known.id, partition: index, records });
+        continue;
+      }
+      const refusal = { index, errorCode: errorCode ?? -1, ...REFUSED };
+      slots.push({ topic, index, outcome: refusal });
+    }
+  }
+  return { slots, entries };
+}
+
+function errorBeforeAppend(
+  request: ProduceRequest,
+  known: boolean,
+  records: Uint8Array | null,
+): number | undefined {
+  if (!known) return errors.UNKNOWN_TOPIC_ID.code;
+  if (records === null || records.length === 0) return errors.INVALID_RECORD.code;
+  if (request.transactionalId !== null) return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code;
+  return undefined;
+}
+
+async function handle(
+  services: BrokerServices,
+  request: ProduceRequest,
+  context: RequestContext,
+): Promise<Answer | typeof NO_RESPONSE> {
+  const { acks, timeoutMs } = request;
+  const { slots, entries } = plan(services, request, context.apiVersion >= TOPIC_ID_VERSION);
+  const params = { acks, timeoutMs, source: 'client' as const };
+  const results = entries.length === 0 ? [] : await services.replicas.produce(params, entries);
+  const answers = slots.map(({ outcome }) => {
+    if (typeof outcome !== 'number') return outcome;
+    const result = results[outcome];
+    return result === undefined ? undefined : answerOf(result);
+  });
+  const failed = answers.some((answer) => answer?.errorCode !== errors.NONE.code);
+  if (acks === 0) {
+    if (failed) throw new Error(`produce with acks=0 failed: ${JSON.stringify(answers)}`);
+    return NO_RESPONSE;
+  }
+  const responses: TopicAnswer[] = request.topicData.map(({ name, topicId }, topic) => ({
+    name,
+    topicId,
+    partitionResponses: answers.filter(
+      (answer, at): answer is PartitionAnswer => answer !== undefined && slots[at]?.topic === topic,
+    ),
+  }));
+  const leaders = results.flatMap(({ currentLeader }) => currentLeader?.leaderId ?? []);
+  const { listenerName } = context;
+  return {
+    responses,
+    nodeEndpoints: leaderEndpoints(services.metadata.image, listenerName, leaders),
+  };
+}
+
+/** API 0. */
+export const produce = apiHandler({
+  request: ProduceRequest,
+  response: ProduceResponse,
+  versions: '3-13',
+  handle,
+});

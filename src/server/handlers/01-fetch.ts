@@ -1,0 +1,119 @@
+/**
+ * Fetch: record batches as they are in the log, for consumers, followers and mirrors.
+ *
+ * Bytes go from the log to the socket by reference. READ_COMMITTED is bounded by the last stable offset
+ * and lists aborted transactions; sessions, long poll and limits are replication's. Topics are named by
+ * id from version 13 on.
+ */
+import { errors } from '../../protocol/errors.ts';
+import { FetchRequest, FetchResponse } from '../../protocol/messages/01-fetch.ts';
+import type { EncodableOf } from '../../protocol/schema.ts';
+import type { FetchParams, FetchPartition, FetchResult } from '../../replication/fetch-types.ts';
+import { apiHandler, type BrokerServices, type RequestContext } from '../api-handler.ts';
+import { leaderEndpoints } from '../cluster-view.ts';
+
+type Answer = EncodableOf<typeof FetchResponse>;
+type TopicAnswer = {
+  -readonly [K in keyof Answer['responses'][number]]: Answer['responses'][number][K];
+};
+type PartitionAnswer = TopicAnswer['partitions'][number];
+
+const READ_COMMITTED = 1;
+
+function paramsOf({ config }: BrokerServices, request: FetchRequest): FetchParams {
+  const { replicaState } = request;
+  return {
+    replicaId: replicaState.replicaId >= 0 ? replicaState.replicaId : request.replicaId,
+    replicaEpoch: replicaState.replicaEpoch,
+    maxWaitMs: request.maxWaitMs,
+    minBytes: request.minBytes,
+    maxBytes: Math.min(request.maxBytes, config.number('fetch.max.bytes')),
+    readCommitted: request.isolationLevel === READ_COMMITTED,
+  };
+}
+
+function partitionsOf(request: FetchRequest): FetchPartition[] {
+  return request.topics.flatMap(({ topic, topicId, partitions }) =>
+    partitions.map((each) => ({
+      topicId,
+      topic,
+      partition: each.partition,
+      fetchOffset: each.fetchOffset,
+      maxBytes: each.partitionMaxBytes,
+      currentLeaderEpoch: each.currentLeaderEpoch,
+      lastFetchedEpoch: each.lastFetchedEpoch,
+      logStartOffset: each.logStartOffset,
+    })),
+  );
+}
+
+function answerOf(result: FetchResult): PartitionAnswer {
+  const { divergingEpoch, currentLeader, abortedTransactions } = result;
+  return {
+    partitionIndex: result.partition,
+    errorCode: result.error,
+    highWatermark: result.highWatermark,
+    lastStableOffset: result.lastStableOffset,
+    logStartOffset: result.logStartOffset,
+    abortedTransactions: abortedTransactions ?? null,
+    preferredReadReplica: -1,
+    records: result.records,
+    ...(divergingEpoch === undefined ? {} : { divergingEpoch }),
+    ...(currentLeader === undefined ? {} : { currentLeader }),
+  };
+}
+
+/** Consecutive results of one topic become one entry. */
+function grouped(results: readonly FetchResult[]): TopicAnswer[] {
+  const topics: (TopicAnswer & { partitions: PartitionAnswer[] })[] = [];
+  for (const result of results) {
+    const last = topics.at(-1);
+    const same = last?.topicId === result.topicId && last.topic === result.topic;
+    if (last !== undefined && same) last.partitions.push(answerOf(result));
+    else {
+      topics.push({
+        topic: result.topic,
+        topicId: result.topicId,
+        partitions: [answerOf(result)],
+      });
+    }
+  }
+  return topics;
+}
+
+async function handle(
+  services: BrokerServices,
+  request: FetchRequest,
+  context: RequestContext,
+): Promise<Answer> {
+  const forgotten = request.forgottenTopicsData.flatMap(({ topic, topicId, partitions }) =>
+    partitions.map((partition) => ({ topic, topicId, partition })),
+  );
+  const response = await services.fetchSessions.fetch(
+    {
+      sessionId: request.sessionId,
+      sessionEpoch: request.sessionEpoch,
+      partitions: partitionsOf(request),
+      forgotten,
+    },
+    paramsOf(services, request),
+  );
+  if (!('results' in response)) {
+    return { errorCode: response.error, sessionId: response.sessionId, responses: [] };
+  }
+  const leaders = response.results.flatMap(({ currentLeader }) => currentLeader?.leaderId ?? []);
+  return {
+    errorCode: errors.NONE.code,
+    sessionId: response.sessionId,
+    responses: grouped(response.results),
+    nodeEndpoints: leaderEndpoints(services.metadata.image, context.listenerName, leaders),
+  };
+}
+
+/** API 1. */
+export const fetch = apiHandler({
+  request: FetchRequest,
+  response: FetchResponse,
+  versions: '4-18',
+  handle,
+});

@@ -1,0 +1,146 @@
+/**
+ * DescribeConfigs: the settings of topics and brokers, with where each value comes from.
+ *
+ * `mirror.name` is never shown (rule O2), secrets never have a value. Mirror settings are a resource
+ * type of their own (64, rule O1).
+ */
+import { ConfigResourceType } from '../../metadata/image.ts';
+import { mirrorSettingDefinitions } from '../../mirror/settings.ts';
+import { errors } from '../../protocol/errors.ts';
+import {
+  DescribeConfigsRequest,
+  DescribeConfigsResponse,
+} from '../../protocol/messages/32-describe-configs.ts';
+import type { EncodableOf } from '../../protocol/schema.ts';
+import { apiHandler, type BrokerServices } from '../api-handler.ts';
+import { brokerConfigDefinitions } from '../broker-config.ts';
+import { type ConfigDefinition, configTypes } from '../config-definition.ts';
+import { topicConfigDefinitions } from '../topic-config.ts';
+
+type Result = EncodableOf<typeof DescribeConfigsResponse>['results'][number];
+type Config = Result['configs'][number];
+type Resource = DescribeConfigsRequest['resources'][number];
+
+/** Where a value comes from (KIP-226). */
+const ConfigSource = { topic: 1, broker: 2, staticBroker: 4, default: 5, mirror: 1 } as const;
+
+function configOf(
+  definition: ConfigDefinition,
+  value: string | null,
+  source: number,
+  request: DescribeConfigsRequest,
+  readOnly = false,
+): Config {
+  const isSensitive = definition.type === 'password';
+  const shown = isSensitive ? null : value;
+  return {
+    name: definition.name,
+    value: shown,
+    readOnly,
+    configSource: source,
+    isSensitive,
+    synonyms: request.includeSynonyms ? [{ name: definition.name, value: shown, source }] : [],
+    configType: configTypes[definition.type],
+    documentation: request.includeDocumentation ? definition.doc : null,
+  };
+}
+
+function topicConfigs(
+  { metadata, config }: BrokerServices,
+  topic: string,
+  request: DescribeConfigsRequest,
+): Config[] | undefined {
+  if (!metadata.image.topicsByName.has(topic)) return undefined;
+  const overrides = metadata.image.configs(ConfigResourceType.TOPIC, topic);
+  return topicConfigDefinitions.map((definition) => {
+    const override = overrides.get(definition.name);
+    if (override !== undefined) return configOf(definition, override, ConfigSource.topic, request);
+    const synonym = definition.brokerSynonym;
+    const isStatic = synonym !== undefined && config.explicit(synonym) !== undefined;
+    const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
+    return configOf(definition, config.topicDefault(definition.name), source, request);
+  });
+}
+
+function brokerConfigs(
+  { brokerId, config }: BrokerServices,
+  name: string,
+  request: DescribeConfigsRequest,
+): Config[] | undefined {
+  // The empty name means the cluster-wide dynamic defaults, of which there are none.
+  if (name === '') return [];
+  if (name !== String(brokerId)) return undefined;
+  return brokerConfigDefinitions.map((definition) => {
+    const isStatic = config.explicit(definition.name) !== undefined;
+    const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
+    const readOnly = definition.dynamic !== true;
+    return configOf(definition, config.value(definition.name), source, request, readOnly);
+  });
+}
+
+function mirrorConfigs(
+  { metadata }: BrokerServices,
+  mirror: string,
+  request: DescribeConfigsRequest,
+): Config[] | undefined {
+  const settings = metadata.image.configs(ConfigResourceType.MIRROR, mirror);
+  if (settings.size === 0) return undefined;
+  return mirrorSettingDefinitions.map((definition) => {
+    const value = settings.get(definition.name);
+    const source = value === undefined ? ConfigSource.default : ConfigSource.mirror;
+    return configOf(definition, value ?? definition.default, source, request);
+  });
+}
+
+function describe(
+  services: BrokerServices,
+  resource: Resource,
+  request: DescribeConfigsRequest,
+): Result {
+  const { resourceType, resourceName } = resource;
+  const answer = { resourceType, resourceName };
+  const fail = (errorCode: number, errorMessage: string): Result => ({
+    ...answer,
+    errorCode,
+    errorMessage,
+    configs: [],
+  });
+  let configs: Config[] | undefined;
+  let missing = errors.UNKNOWN_TOPIC_OR_PARTITION.code as number;
+  switch (resourceType) {
+    case ConfigResourceType.TOPIC:
+      configs = topicConfigs(services, resourceName, request);
+      break;
+    case ConfigResourceType.BROKER:
+      configs = brokerConfigs(services, resourceName, request);
+      missing = errors.INVALID_REQUEST.code;
+      break;
+    case ConfigResourceType.MIRROR:
+      configs = mirrorConfigs(services, resourceName, request);
+      missing = errors.INVALID_REQUEST.code;
+      break;
+    case ConfigResourceType.GROUP:
+      configs = [];
+      break;
+    default:
+      return fail(
+        errors.INVALID_REQUEST.code,
+        `Resources of type ${resourceType} have no configs here.`,
+      );
+  }
+  if (configs === undefined) return fail(missing, `There is no ${resourceName} here.`);
+  const keys = resource.configurationKeys;
+  const shown = keys === null ? configs : configs.filter(({ name }) => keys.includes(name));
+  return { ...answer, errorCode: errors.NONE.code, errorMessage: null, configs: shown };
+}
+
+/** API 32. */
+export const describeConfigs = apiHandler({
+  request: DescribeConfigsRequest,
+  response: DescribeConfigsResponse,
+  versions: '1-4',
+  handle: (services, request) => ({
+    throttleTimeMs: 0,
+    results: request.resources.map((resource) => describe(services, resource, request)),
+  }),
+});
