@@ -149,12 +149,18 @@ export class FetchSet {
     }
     let bytes = 0;
     let urgent = false;
+    const gaveData: FetchEntry[] = [];
     for (const entry of [...this.#dirty]) {
       const limit = Math.min(entry.request.maxBytes, Math.max(0, params.maxBytes - bytes));
       const result = this.#readEntry(entry, params, limit, bytes === 0);
       results.set(entry, result);
       bytes += result.bytes;
+      if (result.bytes > 0) gaveData.push(entry);
       if (result.error !== 0 || result.divergingEpoch !== undefined) urgent = true;
+    }
+    for (const entry of gaveData) {
+      this.#dirty.delete(entry);
+      this.#dirty.add(entry);
     }
     return { bytes, urgent };
   }
@@ -172,10 +178,7 @@ export class FetchSet {
       entry.partition?.watchers.delete(entry);
       entry.partition = partition;
     }
-    // Moves it to the end of the line.
-    this.#dirty.delete(entry);
     if (partition === undefined) {
-      this.#dirty.add(entry);
       entry.available = 0;
       return this.#source.missing(request);
     }
@@ -183,7 +186,7 @@ export class FetchSet {
     partition.watchers.delete(entry);
     const result = partition.fetch(request, params, limit, minOneBatch);
     partition.watchers.add(entry);
-    if (!isExhausted(result, partition, isolation, request.fetchOffset)) this.#dirty.add(entry);
+    if (isExhausted(result, partition, isolation, request.fetchOffset)) this.#dirty.delete(entry);
     entry.available = result.bytes;
     entry.baselineBytes = result.bytes;
     entry.baseline = partition.visibleBytes(isolation);

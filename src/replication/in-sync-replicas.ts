@@ -9,19 +9,53 @@
  *   whichever way the controller decides.
  * - Follower states start empty with each leader epoch.
  */
+import type { Uuid } from '../base/uuid.ts';
 import type { PartitionRegistration } from '../metadata/image.ts';
 import { type FollowerFetch, FollowerState, UNKNOWN_OFFSET } from './follower-state.ts';
+import type { IsrOutcome, IsrUpdates } from './isr-updates.ts';
+
+/** What ISR changes need of the broker. */
+export interface IsrContext {
+  readonly brokerId: number;
+  readonly isrUpdates: IsrUpdates;
+  /** replica.lag.time.max.ms. */
+  readonly replicaLagTimeMaxMs: number;
+  /** The epoch of a registered broker that may be in an ISR; undefined for any other. */
+  readonly activeBrokerEpoch: (brokerId: number) => number | undefined;
+}
+
+/** Where the leader stands when it considers another ISR. */
+export interface LeaderPosition {
+  readonly leaderEpoch: number;
+  readonly partitionEpoch: number;
+  readonly logEndOffset: number;
+  readonly highWatermark: number;
+  /** The log end when the leader epoch began. */
+  readonly epochStartOffset: number;
+}
 
 /** See the file header. */
 export class InSyncReplicas {
-  readonly #brokerId: number;
+  readonly #topicId: Uuid;
+  readonly #partition: number;
+  readonly #context: IsrContext;
+  readonly #onOutcome: (askedPartitionEpoch: number, outcome: IsrOutcome) => void;
   #replicas: readonly number[] = [];
   #isr: readonly number[] = [];
   #pendingIsr: readonly number[] | undefined;
   readonly #followers = new Map<number, FollowerState>();
 
-  constructor(brokerId: number) {
-    this.#brokerId = brokerId;
+  /** `onOutcome` hears the controller's answers, with the partition epoch that was current then. */
+  constructor(
+    topicId: Uuid,
+    partition: number,
+    context: IsrContext,
+    onOutcome: (askedPartitionEpoch: number, outcome: IsrOutcome) => void,
+  ) {
+    this.#topicId = topicId;
+    this.#partition = partition;
+    this.#context = context;
+    this.#onOutcome = onOutcome;
   }
 
   get replicas(): readonly number[] {
@@ -52,7 +86,7 @@ export class InSyncReplicas {
       if (!this.#replicas.includes(id)) this.#followers.delete(id);
     }
     for (const id of this.#replicas) {
-      if (id === this.#brokerId || this.#followers.has(id)) continue;
+      if (id === this.#context.brokerId || this.#followers.has(id)) continue;
       this.#followers.set(id, new FollowerState(id, nowMs, this.#isr.includes(id)));
     }
   }
@@ -100,27 +134,38 @@ export class InSyncReplicas {
     });
   }
 
-  /** The larger ISR to ask for now that `replicaId` is at `highWatermark` or above; or undefined. */
-  expansion(replicaId: number, highWatermark: number, epochStart: number): number[] | undefined {
-    if (this.#pendingIsr !== undefined || this.#isr.includes(replicaId)) return undefined;
-    const end = this.#followers.get(replicaId)?.logEndOffset ?? UNKNOWN_OFFSET;
-    if (end < highWatermark || end < epochStart) return undefined;
-    return [...this.#isr, replicaId];
+  /** Asks for `replicaId` in the ISR if it is at the high watermark and past the epoch's start. */
+  maybeExpand(replicaId: number, position: LeaderPosition): void {
+    if (this.#pendingIsr !== undefined || this.#isr.includes(replicaId)) return;
+    const follower = this.#followers.get(replicaId);
+    if (follower === undefined) return;
+    const { logEndOffset, brokerEpoch } = follower;
+    if (logEndOffset < position.highWatermark || logEndOffset < position.epochStartOffset) return;
+    const active = this.#context.activeBrokerEpoch(replicaId);
+    if (active === undefined || (brokerEpoch >= 0 && brokerEpoch !== active)) return;
+    this.#propose([...this.#isr, replicaId], position);
   }
 
-  /** The smaller ISR to ask for, without those that lag too long; undefined when none does. */
-  shrinkage(leaderEndOffset: number, nowMs: number, maxLagMs: number): number[] | undefined {
-    if (this.#pendingIsr !== undefined) return undefined;
+  /** Asks for an ISR without those that lag too long. */
+  maybeShrink(position: LeaderPosition, nowMs: number): void {
+    if (this.#pendingIsr !== undefined) return;
+    const maxLagMs = this.#context.replicaLagTimeMaxMs;
     const kept = this.#isr.filter((id) => {
-      const follower = this.#followers.get(id);
-      return !follower?.isOutOfSync(leaderEndOffset, nowMs, maxLagMs);
+      return !this.#followers.get(id)?.isOutOfSync(position.logEndOffset, nowMs, maxLagMs);
     });
-    return kept.length === this.#isr.length ? undefined : kept;
+    if (kept.length < this.#isr.length) this.#propose(kept, position);
   }
 
-  /** The ISR has been asked for. */
-  propose(isr: readonly number[]): void {
+  #propose(isr: readonly number[], position: LeaderPosition): void {
     this.#pendingIsr = isr;
+    const { leaderEpoch, partitionEpoch } = position;
+    const members = isr.map((brokerId) => {
+      return { brokerId, brokerEpoch: this.#context.activeBrokerEpoch(brokerId) ?? -1 };
+    });
+    const change = { topicId: this.#topicId, partition: this.#partition, leaderEpoch };
+    this.#context.isrUpdates.submit({ ...change, partitionEpoch, isr: members }, (outcome) => {
+      this.#onOutcome(partitionEpoch, outcome);
+    });
   }
 
   /** The controller's answer: the committed ISR, or undefined when it refused. */
@@ -130,7 +175,7 @@ export class InSyncReplicas {
   }
 
   #endOf(replicaId: number, leaderEndOffset: number): number {
-    if (replicaId === this.#brokerId) return leaderEndOffset;
+    if (replicaId === this.#context.brokerId) return leaderEndOffset;
     return this.#followers.get(replicaId)?.logEndOffset ?? UNKNOWN_OFFSET;
   }
 }

@@ -29,8 +29,8 @@ import {
   isolationOf,
   type ReadIsolation,
 } from './fetch-types.ts';
-import { InSyncReplicas } from './in-sync-replicas.ts';
-import type { IsrOutcome, IsrUpdates } from './isr-updates.ts';
+import { InSyncReplicas, type IsrContext, type LeaderPosition } from './in-sync-replicas.ts';
+import type { IsrOutcome } from './isr-updates.ts';
 import { type MirrorGate, readOnlyMessage } from './mirror-gate.ts';
 import { WatcherList } from './purgatory.ts';
 
@@ -44,15 +44,9 @@ export type PartitionRole = 'leader' | 'follower' | 'offline' | 'deleted';
 export type RoleChange = 'becameLeader' | 'lostLeadership' | 'unchanged';
 
 /** What a partition needs of its surroundings. */
-export interface PartitionContext {
-  readonly brokerId: number;
+export interface PartitionContext extends IsrContext {
   readonly clock: Clock;
   readonly gate: MirrorGate;
-  readonly isrUpdates: IsrUpdates;
-  /** replica.lag.time.max.ms. */
-  readonly replicaLagTimeMaxMs: number;
-  /** The epoch of a registered broker that may be in an ISR; undefined for any other. */
-  readonly activeBrokerEpoch: (brokerId: number) => number | undefined;
   /** Called once, when the disk failed under the partition. */
   readonly onStorageFailure: (partition: Partition, error: DiskError) => void;
 }
@@ -62,7 +56,7 @@ export type TruncationResult =
   | { readonly error: 0; readonly logEndOffset: number }
   | { readonly error: ErrorCode };
 
-const NOTHING_APPENDED: AppendResult = {
+const NOTHING_APPENDED: Extract<AppendResult, { readonly error: 0 }> = {
   error: 0,
   firstOffset: -1,
   lastOffset: -1,
@@ -95,7 +89,10 @@ export class Partition {
     this.topicId = topicId;
     this.log = log;
     this.#context = context;
-    this.#replicas = new InSyncReplicas(context.brokerId);
+    const { partition } = topicPartition;
+    this.#replicas = new InSyncReplicas(topicId, partition, context, (asked, outcome) => {
+      this.#isrAnswered(asked, outcome);
+    });
     this.#bytes = new AppendedBytes(log.logEndOffset);
   }
 
@@ -226,6 +223,12 @@ export class Partition {
     }
   }
 
+  /** Notices a log whose disk failed behind our back (a flush). Called now and then. */
+  checkLog(): void {
+    if (!this.log.isOffline || this.#role === 'deleted') return;
+    this.#failed(new DiskError('EIO', 'use', this.log.directory));
+  }
+
   /** Takes the partition offline for a disk error; anything else is a fault and goes on up. */
   #failed(error: unknown): void {
     if (!(error instanceof DiskError)) throw error;
@@ -276,8 +279,8 @@ export class Partition {
 
   /** 0 while this broker leads in the given epoch (−1: any), else why not. */
   leaderError(currentLeaderEpoch: number): ErrorCode {
-    if (this.#role === 'offline' || this.log.isOffline) return errors.KAFKA_STORAGE_ERROR.code;
     if (this.#role === 'deleted') return errors.UNKNOWN_TOPIC_OR_PARTITION.code;
+    if (this.#role === 'offline' || this.log.isOffline) return errors.KAFKA_STORAGE_ERROR.code;
     if (currentLeaderEpoch >= 0 && this.#leaderEpoch >= 0) {
       if (currentLeaderEpoch < this.#leaderEpoch) return errors.FENCED_LEADER_EPOCH.code;
       if (currentLeaderEpoch > this.#leaderEpoch) return errors.UNKNOWN_LEADER_EPOCH.code;
@@ -294,6 +297,7 @@ export class Partition {
     let result: AppendResult;
     try {
       result = write();
+      this.checkLog();
       if (result.error !== 0 || result.duplicate) return result;
       this.#bytes.appended(this.log.logEndOffset, result.appendedBytes);
       this.#advanceHighWatermark();
@@ -352,6 +356,7 @@ export class Partition {
     const done = this.#guarded(() => {
       if (offset > this.log.logEndOffset) {
         this.log.truncateFullyAndStartAt(offset);
+        this.log.updateHighWatermark(offset);
         this.#restarted();
       } else if (offset > this.log.highWatermark) {
         this.#pendingLogStart = Math.max(this.#pendingLogStart ?? 0, offset);
@@ -359,6 +364,21 @@ export class Partition {
       } else {
         this.log.maybeIncrementLogStartOffset(offset);
       }
+      this.watchers.notify();
+    });
+    return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
+  }
+
+  /**
+   * Restarts an empty log below its start, at the base offset of the source's batch that holds the
+   * start (F9); readers still begin at `logStartOffset`. Errors as `appendMirrored`.
+   */
+  restartForMirror(offset: number, logStartOffset: number, leaderEpoch: number): ErrorCode {
+    const refused = this.#mirrorError(leaderEpoch);
+    if (refused !== 0) return refused;
+    const done = this.#guarded(() => {
+      this.log.truncateFullyAndStartAt(offset, logStartOffset);
+      this.#restarted();
       this.watchers.notify();
     });
     return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
@@ -529,53 +549,32 @@ export class Partition {
     };
     const now = this.#context.clock.monotonicMs();
     this.#replicas.fetched(fetch, this.log.logEndOffset, now);
-    this.#maybeExpandIsr(params.replicaId);
+    this.#replicas.maybeExpand(params.replicaId, this.#leaderPosition());
     this.#advanceHighWatermark();
     // Also without a new high watermark: T6 and DeleteRecords wait for what a follower reports.
     this.watchers.notify();
   }
 
-  #maybeExpandIsr(replicaId: number): void {
-    const { highWatermark } = this.log;
-    const isr = this.#replicas.expansion(replicaId, highWatermark, this.#leaderEpochStartOffset);
-    if (isr === undefined) return;
-    const active = this.#context.activeBrokerEpoch(replicaId);
-    const fetched = this.#replicas.follower(replicaId)?.brokerEpoch ?? -1;
-    if (active === undefined || (fetched >= 0 && fetched !== active)) return;
-    this.#proposeIsr(isr);
+  #leaderPosition(): LeaderPosition {
+    const { logEndOffset, highWatermark } = this.log;
+    return {
+      leaderEpoch: this.#leaderEpoch,
+      partitionEpoch: this.#partitionEpoch,
+      logEndOffset,
+      highWatermark,
+      epochStartOffset: this.#leaderEpochStartOffset,
+    };
   }
 
   /** Asks for an ISR without those that lag too long. Called now and then by the replica manager. */
   maybeShrinkIsr(): void {
     if (!this.isLeader()) return;
-    const { replicaLagTimeMaxMs, clock } = this.#context;
-    const end = this.log.logEndOffset;
-    const isr = this.#replicas.shrinkage(end, clock.monotonicMs(), replicaLagTimeMaxMs);
-    if (isr !== undefined) this.#proposeIsr(isr);
+    this.#replicas.maybeShrink(this.#leaderPosition(), this.#context.clock.monotonicMs());
   }
 
-  #proposeIsr(isr: readonly number[]): void {
-    this.#replicas.propose(isr);
-    const leaderEpoch = this.#leaderEpoch;
-    const partitionEpoch = this.#partitionEpoch;
-    const change = {
-      topicId: this.topicId,
-      partition: this.partition,
-      leaderEpoch,
-      partitionEpoch,
-      isr: isr.map((brokerId) => ({
-        brokerId,
-        brokerEpoch: this.#context.activeBrokerEpoch(brokerId) ?? -1,
-      })),
-    };
-    this.#context.isrUpdates.submit(change, (outcome) => {
-      // Newer metadata has settled it meanwhile.
-      if (partitionEpoch !== this.#partitionEpoch || !this.isLeader()) return;
-      this.#isrAnswered(outcome);
-    });
-  }
-
-  #isrAnswered(outcome: IsrOutcome): void {
+  #isrAnswered(askedPartitionEpoch: number, outcome: IsrOutcome): void {
+    // Newer metadata has settled it meanwhile.
+    if (askedPartitionEpoch !== this.#partitionEpoch || !this.isLeader()) return;
     if (outcome.committed && outcome.partitionEpoch >= this.#partitionEpoch) {
       this.#partitionEpoch = outcome.partitionEpoch;
       this.#replicas.settle(outcome.isr);

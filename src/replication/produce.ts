@@ -86,10 +86,11 @@ export function produce(
 
 function append(table: PartitionTable, params: ProduceParams, entry: ProduceEntry): Appended {
   const none = { partition: undefined, requiredOffset: 0 };
-  if (params.source === 'client' && INTERNAL_TOPICS.has(entry.topic)) {
+  const partition = table.find(entry);
+  // By topic id, the name is known only here.
+  if (params.source === 'client' && INTERNAL_TOPICS.has(partition?.topic ?? entry.topic)) {
     return { result: failure(entry, errors.INVALID_TOPIC_EXCEPTION.code), ...none };
   }
-  const partition = table.find(entry);
   if (partition === undefined) {
     const error = table.missingError(entry);
     return {

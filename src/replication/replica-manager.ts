@@ -403,7 +403,10 @@ export class ReplicaManager implements MetadataPublisher {
 
   #scheduleIsrShrink(): void {
     this.#shrinkTimer = this.#runtime.clock.setTimer(this.#context.replicaLagTimeMaxMs / 2, () => {
-      for (const partition of this.#table.all()) partition.maybeShrinkIsr();
+      for (const partition of this.#table.all()) {
+        partition.checkLog();
+        partition.maybeShrinkIsr();
+      }
       this.#scheduleIsrShrink();
     });
   }
