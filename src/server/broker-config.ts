@@ -117,6 +117,12 @@ export const brokerConfigDefinitions: readonly ConfigDefinition[] = [
 
 const byName = definitionTable(brokerConfigDefinitions);
 
+/** Settings that give another one its value while that one is not set. */
+const COARSER_SETTINGS: ReadonlyMap<string, readonly string[]> = new Map([
+  ['log.retention.ms', ['log.retention.minutes', 'log.retention.hours']],
+  ['log.roll.ms', ['log.roll.hours']],
+]);
+
 /** The definition of a broker setting, or undefined. */
 export function brokerConfigDefinition(name: string): ConfigDefinition | undefined {
   return byName.get(name);
@@ -162,6 +168,12 @@ export class BrokerConfig {
   /** The text set by the operator, or undefined. */
   explicit(name: string): string | undefined {
     return this.#values.get(name);
+  }
+
+  /** Whether the operator decides the value of `name`, also by a coarser setting that it follows. */
+  isExplicit(name: string): boolean {
+    const names = [name, ...(COARSER_SETTINGS.get(name) ?? [])];
+    return names.some((each) => this.#values.has(each));
   }
 
   /** The text in force, or null. */

@@ -6,6 +6,8 @@
  * value always names the setting, the value and what would be legal.
  */
 
+import { assert } from '../base/assert.ts';
+
 /** Kafka's ConfigDef types with their codes in DescribeConfigs responses (KIP-569). */
 export const configTypes = {
   boolean: 1,
@@ -85,7 +87,7 @@ function problemWith(definition: ConfigDefinition, value: string): string | unde
       return bad === undefined ? undefined : `each element must be ${oneOf(definition)}`;
     }
     default:
-      return (definition.values?.includes(value) ?? true)
+      return (definition.values?.includes(value.trim()) ?? true)
         ? undefined
         : `it must be ${oneOf(definition)}`;
   }
@@ -106,5 +108,7 @@ export function checkConfigValue(definition: ConfigDefinition, value: string): s
 export function definitionTable(
   definitions: readonly ConfigDefinition[],
 ): ReadonlyMap<string, ConfigDefinition> {
-  return new Map(definitions.map((definition) => [definition.name, definition]));
+  const table = new Map(definitions.map((definition) => [definition.name, definition]));
+  assert(table.size === definitions.length, 'two settings have the same name');
+  return table;
 }

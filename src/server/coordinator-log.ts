@@ -2,7 +2,8 @@
  * The coordinators' log, over the partitions of this broker: the port of `coordinator/runtime.ts`.
  *
  * An append is one batch under the leader epoch that the coordinator was elected in; a newer epoch
- * refuses it. Loading reads from the log start to the high watermark, control batches skipped.
+ * refuses it. Loading first waits until all that the log holds is committed (a new leader's high
+ * watermark can lag behind what its predecessor acknowledged), then reads it, control batches skipped.
  */
 import type { CoordinatorLog, CoordinatorRecord } from '../coordinator/runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
@@ -69,6 +70,7 @@ export class PartitionCoordinatorLog implements CoordinatorLog {
   async load(topic: string, index: number, onRecord: OnRecord): Promise<void> {
     const partition = this.#replicas().partition(topic, index);
     if (partition === undefined) throw new Error(`${topic}-${index} is not on this broker`);
+    await this.#committed(partition, partition.log.logEndOffset);
     let offset = partition.log.logStartOffset;
     while (offset < partition.log.highWatermark) {
       const next = this.#loadFrom(partition, offset, onRecord);

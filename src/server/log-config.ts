@@ -14,7 +14,7 @@ import { hasCleanupPolicy } from './topic-config.ts';
 /** The settings of a topic's logs as the metadata says now. */
 export function logConfigOf(topic: string, image: MetadataImage, config: BrokerConfig): LogConfig {
   const overrides = image.configs(ConfigResourceType.TOPIC, topic);
-  const text = (name: string): string => overrides.get(name) ?? config.topicDefault(name);
+  const text = (name: string): string => (overrides.get(name) ?? config.topicDefault(name)).trim();
   // Long.MAX_VALUE means "never"; doubles cannot hold it exactly.
   const number = (name: string): number => Math.min(Number(text(name)), Number.MAX_SAFE_INTEGER);
   const compression = text('compression.type');
@@ -36,7 +36,7 @@ export function logConfigOf(topic: string, image: MetadataImage, config: BrokerC
     messageTimestampBeforeMaxMs: number('message.timestamp.before.max.ms'),
     messageTimestampAfterMaxMs: number('message.timestamp.after.max.ms'),
     minInsyncReplicas: number('min.insync.replicas'),
-    uncleanLeaderElectionEnable: text('unclean.leader.election.enable') === 'true',
+    uncleanLeaderElectionEnable: /^true$/i.test(text('unclean.leader.election.enable')),
     deleteRetentionMs: number('delete.retention.ms'),
     minCompactionLagMs: number('min.compaction.lag.ms'),
     maxCompactionLagMs: number('max.compaction.lag.ms'),

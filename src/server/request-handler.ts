@@ -15,12 +15,7 @@ import { ApiVersionsResponse } from '../protocol/messages/18-api-versions.ts';
 import { type RequestHeader, readRequestHeader } from '../protocol/request-header.ts';
 import { type EncodableOf, inVersions, type Message } from '../protocol/schema.ts';
 import { type ApiHandler, type BrokerServices, NO_RESPONSE } from './api-handler.ts';
-import type { ConnectionContext } from './socket-server.ts';
-
-/** A request that cannot be answered: the connection must be closed. */
-export class UnanswerableRequest extends Error {
-  override readonly name = 'UnanswerableRequest';
-}
+import { type ConnectionContext, UnanswerableRequest } from './socket-server.ts';
 
 /** Serves frames with the handlers of an API table. */
 export class RequestHandler {

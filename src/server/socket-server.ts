@@ -3,8 +3,8 @@
  *
  * As in Apache Kafka, a connection's requests are handled strictly one after the other, so responses
  * leave in the order of their requests. Invariants:
- * - A connection never holds more than {@link MAX_QUEUED_REQUESTS} requests nor, beyond one, more than
- *   {@link MAX_QUEUED_BYTES}; above that it is not read until it has caught up.
+ * - A connection that holds {@link MAX_QUEUED_REQUESTS} requests or {@link MAX_QUEUED_BYTES} is not
+ *   read until half of that is answered; what the last read brought comes on top.
  * - A response that the peer does not take stops that connection alone.
  * - A bad frame closes its connection with a log line; no other connection notices.
  */
@@ -18,6 +18,11 @@ export const MAX_QUEUED_REQUESTS = 64;
 /** Bytes of requests that may wait on one connection before it is no longer read. */
 export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
 
+/** A request without an answer that a client could read: its connection is closed. */
+export class UnanswerableRequest extends Error {
+  override readonly name = 'UnanswerableRequest';
+}
+
 /** What a connection tells the request handler about itself. */
 export interface ConnectionContext {
   readonly connectionId: number;
@@ -25,7 +30,10 @@ export interface ConnectionContext {
   readonly clientHost: string;
 }
 
-/** Answers a frame: chunks to send, undefined for no answer; a rejection closes the connection. */
+/**
+ * Answers a frame: chunks to send, undefined for no answer. A rejection closes the connection: with
+ * {@link UnanswerableRequest} the client is to blame, anything else is a defect of this broker.
+ */
 export type FrameHandler = (
   frame: Uint8Array,
   context: ConnectionContext,
@@ -126,7 +134,9 @@ class ServerConnection {
     const frame = this.#queue.shift();
     if (frame === undefined) return;
     this.#queuedBytes -= frame.length;
-    if (this.#paused && this.#queue.length < MAX_QUEUED_REQUESTS / 2) {
+    const isHalfEmpty =
+      this.#queue.length < MAX_QUEUED_REQUESTS / 2 && this.#queuedBytes < MAX_QUEUED_BYTES / 2;
+    if (this.#paused && isHalfEmpty) {
       this.#paused = false;
       this.#connection.resume();
     }
@@ -139,6 +149,8 @@ class ServerConnection {
 
   #answer(chunks: readonly Uint8Array[] | undefined): void {
     this.#busy = false;
+    // A long poll that has just been answered is not idle.
+    this.active = true;
     if (this.#closed) return;
     if (chunks !== undefined && !this.#connection.write(chunks)) this.#blocked = true;
     this.#next();
@@ -147,10 +159,18 @@ class ServerConnection {
   #fail(error: unknown): void {
     this.#busy = false;
     if (this.#closed) return;
-    this.#logger.error('closing connection: request could not be handled', {
-      client: this.#context.clientHost,
-      error: error instanceof Error ? (error.stack ?? error.message) : String(error),
-    });
+    const client = this.#context.clientHost;
+    if (error instanceof UnanswerableRequest) {
+      this.#logger.warn('closing connection: request has no answer', {
+        client,
+        reason: error.message,
+      });
+    } else {
+      this.#logger.error('closing connection: request could not be handled', {
+        client,
+        error: error instanceof Error ? (error.stack ?? error.message) : String(error),
+      });
+    }
     this.close();
   }
 

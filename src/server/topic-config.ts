@@ -16,7 +16,10 @@ const LONG_MAX = '9223372036854775807';
 const DAY_MS = 86_400_000;
 const BYTES_IN_GIB = 1024 ** 3;
 
-/** Every topic setting of Apache Kafka 4.2 that has a meaning without tiered storage, and ours. */
+/**
+ * The topic settings of Apache Kafka 4.2 but those of tiered storage and compression levels, and ours.
+ * `segment.bytes` keeps its old least value: a source before 4.0 may have set less than 1 MiB.
+ */
 export const topicConfigDefinitions: readonly ConfigDefinition[] = [
   {
     name: 'cleanup.policy',
@@ -235,12 +238,24 @@ export function checkTopicConfigs(overrides: ReadonlyMap<string, string>): strin
     const problem = checkConfigValue(definition, value);
     if (problem !== undefined) return problem;
   }
+  const throttled = [...overrides].find(([name, value]) => !isReplicaList(name, value));
+  if (throttled !== undefined) {
+    const [name, value] = throttled;
+    return `Invalid value ${value} for configuration ${name}: write * or partition:broker,….`;
+  }
   const before = overrides.get('min.compaction.lag.ms');
   const after = overrides.get('max.compaction.lag.ms');
   if (before !== undefined && after !== undefined && BigInt(before) > BigInt(after)) {
     return `min.compaction.lag.ms ${before} must not exceed max.compaction.lag.ms ${after}.`;
   }
   return undefined;
+}
+
+/** True for settings that are no list of throttled replicas. */
+function isReplicaList(name: string, value: string): boolean {
+  if (!name.endsWith('.replication.throttled.replicas')) return true;
+  const elements = parseList(value);
+  return value.trim() === '*' || elements.every((element) => /^\d+:\d+$/.test(element));
 }
 
 /** Whether `policy` (a cleanup.policy value) names `part`. */

@@ -7,7 +7,7 @@
  * failure then closes the connection, which is all such a client can notice.
  */
 import { type Uuid, ZERO_UUID } from '../../base/uuid.ts';
-import { errors } from '../../protocol/errors.ts';
+import { errorName, errors } from '../../protocol/errors.ts';
 import { ProduceRequest, ProduceResponse } from '../../protocol/messages/00-produce.ts';
 import type { EncodableOf } from '../../protocol/schema.ts';
 import type { ProduceEntry, ProduceResult } from '../../replication/produce.ts';
@@ -18,11 +18,14 @@ import {
   type RequestContext,
 } from '../api-handler.ts';
 import { leaderEndpoints } from '../cluster-view.ts';
+import { UnanswerableRequest } from '../socket-server.ts';
 
 type Answer = EncodableOf<typeof ProduceResponse>;
 type TopicAnswer = Answer['responses'][number];
 type PartitionAnswer = TopicAnswer['partitionResponses'][number];
 
+/** First version that says who leads instead (KIP-951). */
+const LEADER_HINT_VERSION = 10;
 /** First version that names topics by id. */
 const TOPIC_ID_VERSION = 13;
 /** Offsets of a refused append. */
@@ -35,8 +38,8 @@ interface Slot {
   readonly outcome: number | PartitionAnswer;
 }
 
-function answerOf(result: ProduceResult): PartitionAnswer {
-  const { currentLeader } = result;
+function answerOf(result: ProduceResult, apiVersion: number): PartitionAnswer {
+  const currentLeader = apiVersion >= LEADER_HINT_VERSION ? result.currentLeader : undefined;
   return {
     index: result.partition,
     errorCode: result.error,
@@ -95,18 +98,19 @@ async function handle(
   context: RequestContext,
 ): Promise<Answer | typeof NO_RESPONSE> {
   const { acks, timeoutMs } = request;
-  const { slots, entries } = plan(services, request, context.apiVersion >= TOPIC_ID_VERSION);
+  const { apiVersion, listenerName } = context;
+  const { slots, entries } = plan(services, request, apiVersion >= TOPIC_ID_VERSION);
   const params = { acks, timeoutMs, source: 'client' as const };
   const results = entries.length === 0 ? [] : await services.replicas.produce(params, entries);
   const answers = slots.map(({ outcome }) => {
     if (typeof outcome !== 'number') return outcome;
     const result = results[outcome];
-    return result === undefined ? undefined : answerOf(result);
+    return result === undefined ? undefined : answerOf(result, apiVersion);
   });
-  const failed = answers.some((answer) => answer?.errorCode !== errors.NONE.code);
   if (acks === 0) {
-    if (failed) throw new Error(`produce with acks=0 failed: ${JSON.stringify(answers)}`);
-    return NO_RESPONSE;
+    const failed = answers.find((answer) => answer?.errorCode !== errors.NONE.code);
+    if (failed === undefined) return NO_RESPONSE;
+    throw new UnanswerableRequest(`a produce with acks=0 failed: ${errorName(failed.errorCode)}`);
   }
   const responses: TopicAnswer[] = request.topicData.map(({ name, topicId }, topic) => ({
     name,
@@ -115,8 +119,8 @@ async function handle(
       (answer, at): answer is PartitionAnswer => answer !== undefined && slots[at]?.topic === topic,
     ),
   }));
+  if (apiVersion < LEADER_HINT_VERSION) return { responses };
   const leaders = results.flatMap(({ currentLeader }) => currentLeader?.leaderId ?? []);
-  const { listenerName } = context;
   return {
     responses,
     nodeEndpoints: leaderEndpoints(services.metadata.image, listenerName, leaders),

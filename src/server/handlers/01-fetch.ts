@@ -19,6 +19,10 @@ type TopicAnswer = {
 type PartitionAnswer = TopicAnswer['partitions'][number];
 
 const READ_COMMITTED = 1;
+/** First version that names the current leader and where logs diverged. */
+const LEADER_HINT_VERSION = 12;
+/** First version that says where those leaders are (KIP-951). */
+const LEADER_ENDPOINT_VERSION = 16;
 
 function paramsOf({ config }: BrokerServices, request: FetchRequest): FetchParams {
   const { replicaState } = request;
@@ -47,8 +51,10 @@ function partitionsOf(request: FetchRequest): FetchPartition[] {
   );
 }
 
-function answerOf(result: FetchResult): PartitionAnswer {
-  const { divergingEpoch, currentLeader, abortedTransactions } = result;
+function answerOf(result: FetchResult, apiVersion: number): PartitionAnswer {
+  const { abortedTransactions } = result;
+  const { divergingEpoch, currentLeader }: Partial<FetchResult> =
+    apiVersion >= LEADER_HINT_VERSION ? result : {};
   return {
     partitionIndex: result.partition,
     errorCode: result.error,
@@ -64,17 +70,17 @@ function answerOf(result: FetchResult): PartitionAnswer {
 }
 
 /** Consecutive results of one topic become one entry. */
-function grouped(results: readonly FetchResult[]): TopicAnswer[] {
+function grouped(results: readonly FetchResult[], apiVersion: number): TopicAnswer[] {
   const topics: (TopicAnswer & { partitions: PartitionAnswer[] })[] = [];
   for (const result of results) {
     const last = topics.at(-1);
     const same = last?.topicId === result.topicId && last.topic === result.topic;
-    if (last !== undefined && same) last.partitions.push(answerOf(result));
+    if (last !== undefined && same) last.partitions.push(answerOf(result, apiVersion));
     else {
       topics.push({
         topic: result.topic,
         topicId: result.topicId,
-        partitions: [answerOf(result)],
+        partitions: [answerOf(result, apiVersion)],
       });
     }
   }
@@ -101,13 +107,16 @@ async function handle(
   if (!('results' in response)) {
     return { errorCode: response.error, sessionId: response.sessionId, responses: [] };
   }
-  const leaders = response.results.flatMap(({ currentLeader }) => currentLeader?.leaderId ?? []);
-  return {
+  const { apiVersion, listenerName } = context;
+  const answer = {
     errorCode: errors.NONE.code,
     sessionId: response.sessionId,
-    responses: grouped(response.results),
-    nodeEndpoints: leaderEndpoints(services.metadata.image, context.listenerName, leaders),
+    responses: grouped(response.results, apiVersion),
   };
+  if (apiVersion < LEADER_ENDPOINT_VERSION) return answer;
+  const leaders = response.results.flatMap(({ currentLeader }) => currentLeader?.leaderId ?? []);
+  const nodeEndpoints = leaderEndpoints(services.metadata.image, listenerName, leaders);
+  return { ...answer, nodeEndpoints };
 }
 
 /** API 1. */

@@ -20,6 +20,8 @@ type TopicAnswer = EncodableOf<typeof MetadataResponse>['topics'][number];
 
 const CREATE_TIMEOUT_MS = 30_000;
 const CREATE_VERSION = 7;
+/** First version that may ask by id, and answer without a name. */
+const TOPIC_ID_VERSION = 12;
 
 function describeTopic(image: MetadataImage, topic: TopicImage): TopicAnswer {
   const partitions = [...topic.partitions.values()].sort((a, b) => a.partition - b.partition);
@@ -90,6 +92,7 @@ async function describeNamed(
   const { image } = services.metadata;
   return wanted.map(({ name, topicId }) => {
     if (name === null) {
+      if (context.apiVersion < TOPIC_ID_VERSION) return missing(errors.INVALID_REQUEST.code, '');
       const byId = image.topicsById.get(topicId);
       return byId === undefined
         ? missing(errors.UNKNOWN_TOPIC_ID.code, null, topicId)

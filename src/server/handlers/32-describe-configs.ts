@@ -22,7 +22,16 @@ type Config = Result['configs'][number];
 type Resource = DescribeConfigsRequest['resources'][number];
 
 /** Where a value comes from (KIP-226). */
-const ConfigSource = { topic: 1, broker: 2, staticBroker: 4, default: 5, mirror: 1 } as const;
+const ConfigSource = {
+  topic: 1,
+  broker: 2,
+  brokerDefault: 3,
+  staticBroker: 4,
+  default: 5,
+  mirror: 1,
+} as const;
+/** The broker resource whose settings hold for every broker. */
+const EVERY_BROKER = '';
 
 function configOf(
   definition: ConfigDefinition,
@@ -56,25 +65,33 @@ function topicConfigs(
     const override = overrides.get(definition.name);
     if (override !== undefined) return configOf(definition, override, ConfigSource.topic, request);
     const synonym = definition.brokerSynonym;
-    const isStatic = synonym !== undefined && config.explicit(synonym) !== undefined;
+    const isStatic = synonym !== undefined && config.isExplicit(synonym);
     const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
     return configOf(definition, config.topicDefault(definition.name), source, request);
   });
 }
 
 function brokerConfigs(
-  { brokerId, config }: BrokerServices,
+  { brokerId, config, metadata }: BrokerServices,
   name: string,
   request: DescribeConfigsRequest,
 ): Config[] | undefined {
-  // The empty name means the cluster-wide dynamic defaults, of which there are none.
-  if (name === '') return [];
-  if (name !== String(brokerId)) return undefined;
-  return brokerConfigDefinitions.map((definition) => {
-    const isStatic = config.explicit(definition.name) !== undefined;
+  const shared = metadata.image.configs(ConfigResourceType.BROKER, EVERY_BROKER);
+  const own = metadata.image.configs(ConfigResourceType.BROKER, String(brokerId));
+  if (name !== EVERY_BROKER && name !== String(brokerId)) return undefined;
+  return brokerConfigDefinitions.flatMap((definition) => {
+    const show = (value: string | null, source: number): Config =>
+      configOf(definition, value, source, request, definition.dynamic !== true);
+    const ofAll = shared.get(definition.name);
+    if (name === EVERY_BROKER) {
+      return ofAll === undefined ? [] : [show(ofAll, ConfigSource.brokerDefault)];
+    }
+    const ofThis = own.get(definition.name);
+    if (ofThis !== undefined) return [show(ofThis, ConfigSource.broker)];
+    if (ofAll !== undefined) return [show(ofAll, ConfigSource.brokerDefault)];
+    const isStatic = config.isExplicit(definition.name);
     const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
-    const readOnly = definition.dynamic !== true;
-    return configOf(definition, config.value(definition.name), source, request, readOnly);
+    return [show(config.value(definition.name), source)];
   });
 }
 
