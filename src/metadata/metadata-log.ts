@@ -8,7 +8,7 @@
  */
 
 import { Fault, present } from '../base/assert.ts';
-import type { Uuid } from '../base/uuid.ts';
+import { METADATA_TOPIC_ID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { codec } from '../protocol/codec.ts';
 import { ControlRecordType, controlRecordKey } from '../protocol/control-record.ts';
@@ -17,6 +17,8 @@ import { buildRecordBatch, decodeRecords } from '../protocol/record.ts';
 import { forEachBatch, type RecordBatch } from '../protocol/record-batch.ts';
 import { writeFileAtomically } from '../storage/checkpoints.ts';
 import type { Log } from '../storage/log.ts';
+import { DEFAULT_LOG_CONFIG, type LogConfig } from '../storage/log-config.ts';
+import { type LogManager, METADATA_TOPIC } from '../storage/log-manager.ts';
 import {
   decodeMetadataRecord,
   encodeMetadataRecord,
@@ -50,6 +52,28 @@ export interface MetadataBatch {
   readonly records: readonly MetadataRecord[];
   readonly lastOffset: number;
   readonly epoch: number;
+}
+
+/** Nothing is ever deleted from the metadata log: replaying it is what a restart does. */
+export const METADATA_LOG_CONFIG: LogConfig = Object.freeze({
+  ...DEFAULT_LOG_CONFIG,
+  retentionMs: -1,
+  retentionBytes: -1,
+});
+
+/** Opens `__cluster_metadata-0` in a loaded log directory, or creates it. */
+export function openMetadataLog(logManager: LogManager): Log {
+  const topicPartition = { topic: METADATA_TOPIC, partition: 0 };
+  const existing = logManager.getLog(topicPartition);
+  if (existing !== undefined) {
+    existing.updateConfig(METADATA_LOG_CONFIG);
+    return existing;
+  }
+  const broken = logManager.offline().find((offline) => offline.topic === METADATA_TOPIC);
+  if (broken !== undefined) {
+    throw new MetadataLogError(`the metadata log cannot be opened: ${broken.reason}`);
+  }
+  return logManager.createLog(topicPartition, METADATA_TOPIC_ID, METADATA_LOG_CONFIG);
 }
 
 /** The log refused or could not store a batch. */
@@ -98,7 +122,7 @@ export class MetadataLog {
   }
 
   #appendLeaderChange(nodeId: number): void {
-    const voters = [{ voterId: nodeId, voterDirectoryId: undefined as Uuid | undefined }];
+    const voters = [{ voterId: nodeId }];
     const value = codec(LeaderChangeMessage, STATIC_VOTERS_VERSION).encodeToBytes({
       version: STATIC_VOTERS_VERSION,
       leaderId: nodeId,
