@@ -25,7 +25,7 @@ import { type ErrorCode, errors } from '../protocol/errors.ts';
 import type { Log } from '../storage/log.ts';
 import type { LogConfig } from '../storage/log-config.ts';
 import type { LogManager } from '../storage/log-manager.ts';
-import type { TopicPartition } from '../storage/topic-partition.ts';
+import { directoryName, type TopicPartition } from '../storage/topic-partition.ts';
 import { fetchOnce } from './fetch-sessions.ts';
 import type { FetchSource } from './fetch-set.ts';
 import {
@@ -109,6 +109,10 @@ export class ReplicaManager implements MetadataPublisher {
   readonly #context: PartitionContext;
   readonly #isrUpdates: ControllerIsrUpdates;
   readonly #table = new PartitionTable();
+  /** Directories that could not be renamed away: nothing may be opened in their place. */
+  readonly #stuck = new Set<string>();
+  /** See {@link #unopened}. */
+  #unopenedNames: ReadonlySet<string> | undefined;
   #started = false;
   #shrinkTimer: Timer | undefined;
 
@@ -238,6 +242,7 @@ export class ReplicaManager implements MetadataPublisher {
 
   publish(delta: MetadataDelta): void {
     this.#table.useImage(delta.image);
+    this.#unopenedNames = undefined;
     const changes: RoleChanges = { gained: [], lost: [], deleted: [] };
     if (this.#started) {
       for (const topic of delta.deletedTopics) this.#dropTopic(topic, changes);
@@ -295,30 +300,48 @@ export class ReplicaManager implements MetadataPublisher {
     const { topic, partition, topicId } = registration;
     const topicPartition = { topic, partition };
     const { logManager, topicConfig } = this.#options;
+    const existing = logManager.getLog(topicPartition);
+    const isOurs = existing?.topicId === undefined || existing.topicId === topicId;
+    if (existing !== undefined && isOurs) return existing;
+    if (existing !== undefined) this.#setAside(existing, topicId);
+    const name = directoryName(topicPartition);
+    if (this.#stuck.has(name) || this.#unopened().has(name)) {
+      this.#table.markOffline(topicId, partition);
+      return undefined;
+    }
+    const create = (): Log => logManager.createLog(topicPartition, topicId, topicConfig(topic));
+    const log = this.#onDisk(topicPartition, 'log cannot be created', create);
+    if (log === undefined) this.#table.markOffline(topicId, partition);
+    return log;
+  }
+
+  /** Names of partitions whose directory could not be opened at start; asked once per delta. */
+  #unopened(): ReadonlySet<string> {
+    this.#unopenedNames ??= new Set(this.#options.logManager.offline().map(directoryName));
+    return this.#unopenedNames;
+  }
+
+  /** Undefined after a disk error, which is logged. */
+  #onDisk<T>(topicPartition: TopicPartition, complaint: string, work: () => T): T | undefined {
     try {
-      const existing = logManager.getLog(topicPartition);
-      if (existing !== undefined) {
-        if (existing.topicId === undefined || existing.topicId === topicId) return existing;
-        this.#setAside(existing, topicId);
-      }
-      for (const each of logManager.offline()) {
-        if (each.topic !== topic || each.partition !== partition) continue;
-        this.#table.markOffline(topicId, partition);
-        return undefined;
-      }
-      return logManager.createLog(topicPartition, topicId, topicConfig(topic));
+      return work();
     } catch (error) {
       if (!(error instanceof DiskError)) throw error;
-      const { logger } = this.#runtime;
-      logger.error('log cannot be opened', { topic, partition, error: error.message });
-      this.#table.markOffline(topicId, partition);
+      this.#runtime.logger.error(complaint, { ...topicPartition, error: error.message });
       return undefined;
     }
   }
 
   #dropTopic(topic: TopicImage, changes: RoleChanges): void {
     for (const partition of this.#table.ofTopic(topic.id)) this.#drop(partition, changes);
-    for (const index of topic.partitions.keys()) this.#table.forgetOffline(topic.id, index);
+    for (const partition of topic.partitions.keys()) {
+      if (!this.#table.isOffline(topic.id, partition)) continue;
+      const topicPartition = { topic: topic.name, partition };
+      this.#retire(topicPartition, 'offline log cannot be renamed', () => {
+        this.#options.logManager.strayLog(topicPartition);
+      });
+      this.#table.forgetOffline(topic.id, partition);
+    }
   }
 
   #drop(partition: Partition, changes: RoleChanges): void {
@@ -327,13 +350,19 @@ export class ReplicaManager implements MetadataPublisher {
     changes.deleted.push(partition);
     this.#table.delete(partition);
     partition.markDeleted();
-    try {
-      this.#options.logManager.deleteLog(topicPartition);
-    } catch (error) {
-      if (!(error instanceof DiskError)) throw error;
-      const { logger } = this.#runtime;
-      logger.error('log cannot be deleted', { ...topicPartition, error: error.message });
-    }
+    const { logManager } = this.#options;
+    this.#retire(topicPartition, 'log cannot be deleted', () =>
+      logManager.deleteLog(topicPartition),
+    );
+  }
+
+  /** Renames a directory away; its name must not be used again when that fails. */
+  #retire(topicPartition: TopicPartition, complaint: string, rename: () => void): void {
+    const renamed = this.#onDisk(topicPartition, complaint, () => {
+      rename();
+      return true;
+    });
+    if (renamed === undefined) this.#stuck.add(directoryName(topicPartition));
   }
 
   #applyConfigs(delta: MetadataDelta): void {
@@ -369,15 +398,10 @@ export class ReplicaManager implements MetadataPublisher {
     const { topic, partition } = log.topicPartition;
     const fields = { topic, partition, topicId: log.topicId, expectedTopicId };
     this.#runtime.logger.warn('stray log set aside: the metadata does not place it here', fields);
-    try {
-      this.#options.logManager.strayLog(log.topicPartition);
-    } catch (error) {
-      if (!(error instanceof DiskError)) throw error;
-      this.#runtime.logger.error('stray log cannot be renamed', {
-        ...fields,
-        error: error.message,
-      });
-    }
+    const { logManager } = this.#options;
+    this.#retire(log.topicPartition, 'stray log cannot be renamed', () => {
+      logManager.strayLog(log.topicPartition);
+    });
   }
 
   #activeBrokerEpoch(brokerId: number): number | undefined {

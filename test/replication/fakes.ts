@@ -7,7 +7,13 @@
 import { silentLogger } from '../../src/base/logger.ts';
 import { seededRandom } from '../../src/base/random.ts';
 import { nodeDisk } from '../../src/io/node/node-disk.ts';
-import type { Clock, Disk, Runtime, Timer } from '../../src/io/runtime.ts';
+import {
+  type Clock,
+  type Disk,
+  DiskError,
+  type Runtime,
+  type Timer,
+} from '../../src/io/runtime.ts';
 
 interface PendingTimer {
   readonly atMs: number;
@@ -64,6 +70,25 @@ export class ManualClock implements Clock {
 /** Lets deferred callbacks and promises run until nothing more follows. */
 export async function settle(): Promise<void> {
   for (let i = 0; i < 5; i++) await new Promise<void>((resolve) => setImmediate(resolve));
+}
+
+/** The real disk, but writes to, and renames of, what `isBroken` names fail. */
+export function breakableDisk(isBroken: (path: string) => boolean): Disk {
+  const disk = nodeDisk();
+  const open: Disk['open'] = (path, mode) => {
+    const file = disk.open(path, mode);
+    const write = file.write.bind(file);
+    file.write = (chunks, position) => {
+      if (isBroken(path)) throw new DiskError('ENOSPC', 'write', path);
+      write(chunks, position);
+    };
+    return file;
+  };
+  const rename: Disk['rename'] = (from, to) => {
+    if (isBroken(from)) throw new DiskError('EIO', 'rename', from);
+    disk.rename(from, to);
+  };
+  return Object.assign(Object.create(disk) as Disk, { open, rename });
 }
 
 function unused(): never {

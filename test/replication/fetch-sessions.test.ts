@@ -2,7 +2,11 @@
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { errors } from '../../src/protocol/errors.ts';
-import { MIN_EVICTION_MS, type SessionResponse } from '../../src/replication/fetch-sessions.ts';
+import {
+  FetchSessions,
+  MIN_EVICTION_MS,
+  type SessionResponse,
+} from '../../src/replication/fetch-sessions.ts';
 import type { FetchPartition } from '../../src/replication/fetch-types.ts';
 import { settle } from './fakes.ts';
 import {
@@ -171,4 +175,29 @@ test('a busy partition does not keep others out of a full response', async (t) =
   broker.partition('a', 0).append('client', batch(), 1);
   const next = await ask(broker, first.sessionId, 1, [fetchPartition('a', 0, 1)], [], oneBatch);
   assert.deepEqual(said(next).includes('1:0'), true);
+});
+
+test('an idle partition costs a session fetch nothing', async (t) => {
+  const broker = await brokerWithTopic(t, 50);
+  const read: number[] = [];
+  const { fetchSource } = broker.replicas;
+  const sessions = new FetchSessions(broker.runtime, {
+    find: (request) => {
+      read.push(request.partition);
+      return fetchSource.find(request);
+    },
+    missing: (request) => fetchSource.missing(request),
+  });
+  const full = { sessionId: 0, sessionEpoch: 0, partitions: all(50), forgotten: [] };
+  const { sessionId } = await sessions.fetch(full, AT_ONCE);
+  assert.equal(read.splice(0).length, 50);
+  const poll = watch(
+    sessions.fetch({ sessionId, sessionEpoch: 1, partitions: [], forgotten: [] }, fetchParams()),
+  );
+  await settle();
+  assert.deepEqual(read, []);
+  broker.partition('a', 33).append('client', batch(), 1);
+  await settle();
+  assert.deepEqual(said(poll.value), ['33:0']);
+  assert.deepEqual(read, [33]);
 });

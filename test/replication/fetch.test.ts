@@ -37,7 +37,10 @@ test('a reader is bounded by the high watermark, a committed one by the last sta
   const [aborted] = await broker.replicas.fetch(committed, [fetchPartition('a', 0, 0)]);
   assert.ok(aborted);
   assert.deepEqual(baseOffsets(aborted), [0, 2, 4, 5]);
-  assert.deepEqual(aborted.abortedTransactions, [{ producerId: 7n, firstOffset: 2 }]);
+  assert.deepEqual(
+    aborted.abortedTransactions?.map(({ producerId, firstOffset }) => [producerId, firstOffset]),
+    [[7n, 2]],
+  );
 });
 
 test('records above the high watermark are not handed out', async (t) => {

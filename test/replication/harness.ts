@@ -13,6 +13,7 @@ import { randomUuid, type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
 import type { ControllerPort } from '../../src/metadata/controller-port.ts';
 import {
   type BrokerRegistrationImage,
+  type ConfigResource,
   emptyImage,
   type MetadataImage,
   metadataImage,
@@ -34,7 +35,7 @@ import type { Partition } from '../../src/replication/partition.ts';
 import { ReplicaManager } from '../../src/replication/replica-manager.ts';
 import { DEFAULT_LOG_CONFIG, type LogConfig } from '../../src/storage/log-config.ts';
 import { LogManager } from '../../src/storage/log-manager.ts';
-import { fakeRuntime, ManualClock } from './fakes.ts';
+import { breakableDisk, fakeRuntime, ManualClock } from './fakes.ts';
 
 export const THIS_BROKER = 1;
 export const OTHER_BROKER = 2;
@@ -44,7 +45,11 @@ export type PartitionChange = Partial<PartitionRegistration>;
 
 export class TestBroker {
   readonly clock = new ManualClock();
-  readonly runtime = fakeRuntime(this.clock);
+  #failingPath: string | undefined;
+  readonly runtime = fakeRuntime(
+    this.clock,
+    breakableDisk((file) => this.#failingPath !== undefined && file.includes(this.#failingPath)),
+  );
   readonly directory = mkdtempSync(path.join(tmpdir(), 'replication-'));
   readonly gate = new Map<string, ReadOnlyReason>();
   readonly leadership: string[] = [];
@@ -137,7 +142,16 @@ export class TestBroker {
     this.publish([], [topic]);
   }
 
-  publish(changedTopics: readonly Uuid[] = [], deletedTopics: readonly TopicImage[] = []): void {
+  /** From now on writes to files whose path contains this fail. */
+  failWritesTo(part: string): void {
+    this.#failingPath = part;
+  }
+
+  publish(
+    changedTopics: readonly Uuid[] = [],
+    deletedTopics: readonly TopicImage[] = [],
+    changedConfigs: readonly ConfigResource[] = [],
+  ): void {
     const previous = this.image;
     this.image = metadataImage({
       ...previous,
@@ -151,7 +165,7 @@ export class TestBroker {
       previous,
       changedTopics: new Set(changedTopics),
       deletedTopics,
-      changedConfigs: [],
+      changedConfigs,
       changedBrokers: new Set(),
     });
   }
