@@ -35,7 +35,16 @@ export function directoryName(topicPartition: TopicPartition): string {
 
 /** The name a deleted partition's directory gets; `unique` is letters and digits. */
 export function deletedDirectoryName(topicPartition: TopicPartition, unique: string): string {
-  const suffix = `-${topicPartition.partition}.${unique}${DELETED_SUFFIX}`;
+  return retiredName(topicPartition, unique, DELETED_SUFFIX);
+}
+
+/** The name a directory gets that no longer belongs to a partition of this broker, but is kept. */
+export function strayDirectoryName(topicPartition: TopicPartition, unique: string): string {
+  return retiredName(topicPartition, unique, STRAY_SUFFIX);
+}
+
+function retiredName(topicPartition: TopicPartition, unique: string, end: string): string {
+  const suffix = `-${topicPartition.partition}.${unique}${end}`;
   return topicPartition.topic.slice(0, MAX_FILE_NAME_BYTES - suffix.length) + suffix;
 }
 

@@ -1,0 +1,187 @@
+/**
+ * A file of fixed-size entries: what offset, time and transaction index have in common.
+ *
+ * The index of the active segment is held in memory and appended to there; entries reach the file at
+ * roll, flush and close. The index of any other segment is read from its file, entry by entry. So a
+ * crash can lose entries, never more than recovery rebuilds: what lies below the recovery point was
+ * written and synced before that point moved.
+ *
+ * The file is exactly as long as its entries: nothing is preallocated.
+ */
+import type { FileSlot, OpenFiles } from './open-files.ts';
+
+const FIRST_CAPACITY_ENTRIES = 32;
+
+/** Entries of `entrySize` bytes in one file. */
+export class IndexFile {
+  readonly entrySize: number;
+  readonly #files: OpenFiles;
+  readonly #slot: FileSlot;
+  readonly #scratch: Buffer;
+  #maxEntries: number;
+  #count: number;
+  /** All entries, when in memory. */
+  #memory: Buffer | undefined;
+  /** Entries that are in the file as they are in memory. */
+  #written: number;
+  /** The file holds something that no sync of ours has covered. */
+  #unsynced: boolean;
+  #exists: boolean;
+  /** Counts changes of the file, so that a sync covers only what it began after. */
+  #changes = 0;
+
+  constructor(files: OpenFiles, path: string, entrySize: number, maxBytes: number) {
+    this.entrySize = entrySize;
+    this.#files = files;
+    this.#slot = files.slot(path);
+    this.#scratch = Buffer.alloc(entrySize);
+    this.#maxEntries = Math.max(1, Math.floor(maxBytes / entrySize));
+    const size = files.disk.fileSize(path);
+    this.#exists = size !== undefined;
+    this.#unsynced = this.#exists;
+    this.#count = Math.floor((size ?? 0) / entrySize);
+    this.#written = this.#count;
+  }
+
+  get path(): string {
+    return this.#slot.path;
+  }
+
+  get count(): number {
+    return this.#count;
+  }
+
+  get isFull(): boolean {
+    return this.#count >= this.#maxEntries;
+  }
+
+  /** Whether the file is there and holds whole entries only. */
+  isWhole(): boolean {
+    const size = this.#files.disk.fileSize(this.path);
+    return size !== undefined && size % this.entrySize === 0;
+  }
+
+  setMaxBytes(maxBytes: number): void {
+    this.#maxEntries = Math.max(1, Math.floor(maxBytes / this.entrySize));
+  }
+
+  /** Takes the entries into memory, so that they can be appended to. */
+  load(): void {
+    if (this.#memory !== undefined) return;
+    const memory = Buffer.alloc(
+      Math.max(this.#count, Math.min(FIRST_CAPACITY_ENTRIES, this.#maxEntries)) * this.entrySize,
+    );
+    const length = this.#count * this.entrySize;
+    if (length > 0) {
+      const got = this.#files.use(this.#slot).read(memory.subarray(0, length), 0);
+      this.#count = Math.floor(got / this.entrySize);
+      this.#written = this.#count;
+    }
+    this.#memory = memory;
+  }
+
+  /** Writes what is pending, then reads from the file only. */
+  unload(): void {
+    this.write();
+    this.#memory = undefined;
+  }
+
+  /** Makes entry `index` readable: it starts at the returned position of `bytes`. */
+  locate(index: number): number {
+    const start = index * this.entrySize;
+    if (this.#memory !== undefined) return start;
+    this.#files.use(this.#slot).read(this.#scratch, start);
+    return 0;
+  }
+
+  /** Where `locate` points into. */
+  get bytes(): Buffer {
+    return this.#memory ?? this.#scratch;
+  }
+
+  /** All entries as bytes. */
+  allBytes(): Uint8Array {
+    const length = this.#count * this.entrySize;
+    if (this.#memory !== undefined) return this.#memory.subarray(0, length);
+    const bytes = Buffer.alloc(length);
+    if (length > 0) this.#files.use(this.#slot).read(bytes, 0);
+    return bytes;
+  }
+
+  /** Adds an entry at the end of memory; returns where in `bytes` the caller fills it, at once. */
+  append(): number {
+    this.load();
+    const memory = this.#memory as Buffer;
+    const start = this.#count * this.entrySize;
+    if (start + this.entrySize > memory.length) {
+      const grown = Buffer.alloc(Math.max(memory.length * 2, start + this.entrySize));
+      memory.copy(grown);
+      this.#memory = grown;
+    }
+    this.#count++;
+    return start;
+  }
+
+  /** Keeps the first `count` entries; the file is cut at once. */
+  truncate(count: number): void {
+    if (count >= this.#count) return;
+    this.#count = count;
+    if (count >= this.#written) return;
+    this.#written = count;
+    this.#touch();
+    this.#files.use(this.#slot).truncate(count * this.entrySize);
+  }
+
+  /** Puts pending entries into the file; whether that made a file where none was. */
+  write(): boolean {
+    if (this.#memory === undefined || this.#written === this.#count) return false;
+    const isNew = !this.#exists;
+    this.#exists = true;
+    const from = this.#written * this.entrySize;
+    this.#touch();
+    const pending = this.#memory.subarray(from, this.#count * this.entrySize);
+    this.#files.use(this.#slot).write([pending], from);
+    this.#written = this.#count;
+    return isNew;
+  }
+
+  /** Makes sure that the file is there, with what is in memory and nothing else. */
+  ensureFile(): void {
+    const size = this.#files.disk.fileSize(this.path);
+    const expected = this.#count * this.entrySize;
+    this.write();
+    if (size === undefined || size > expected) {
+      this.#touch();
+      this.#files.use(this.#slot).truncate(expected);
+      this.#exists = true;
+    }
+  }
+
+  /** Makes what is in the file durable, when it changed since it last was. */
+  async sync(): Promise<void> {
+    if (!this.#unsynced) return;
+    const changes = this.#changes;
+    await this.#files.sync(this.#slot);
+    if (this.#changes === changes) this.#unsynced = false;
+  }
+
+  syncNow(): void {
+    if (!this.#unsynced) return;
+    this.#files.use(this.#slot).syncNow();
+    this.#unsynced = false;
+  }
+
+  /** The file has a new name; it may be open. */
+  renamed(path: string): void {
+    this.#slot.path = path;
+  }
+
+  close(): void {
+    this.#files.close(this.#slot);
+  }
+
+  #touch(): void {
+    this.#unsynced = true;
+    this.#changes++;
+  }
+}

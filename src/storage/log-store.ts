@@ -1,0 +1,392 @@
+/**
+ * The files behind one log: segments, epochs, producer state and what is durable of them.
+ *
+ * Owned by `log.ts`, which decides what may be appended or cut; here it is done. Invariants:
+ * - A new segment begins where the last batch of the one before ended, so that recovery can tell a
+ *   lost tail from a gap; where relative offsets do not allow that, the log is synced first.
+ * - A cut is durable before it returns, the lowered recovery point even before it begins.
+ * - The recovery point moves only when data, indexes, epochs and directory below it are synced.
+ * - After a failed disk call nothing is known of the file: the log is offline until the next start.
+ */
+import { DiskError, type Timer } from '../io/runtime.ts';
+import { BatchHeader } from './batch-header.ts';
+import { applyToProducers, scanBatches } from './batch-scan.ts';
+import type { LeaderEpochCache } from './leader-epoch-cache.ts';
+import type { LogConfig } from './log-config.ts';
+import type { LogContext, NewLog } from './log-context.ts';
+import { loadProducerState } from './log-recovery.ts';
+import { LogSegment, MAX_OFFSET_SPAN } from './log-segment.ts';
+import type { LogSegments } from './log-segments.ts';
+import { listSnapshots, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
+import type { ProducerState } from './producer-state.ts';
+import { numberFromHalves } from './time-index.ts';
+import type { TopicPartition } from './topic-partition.ts';
+
+/** Segments and what is derived from them. */
+export class LogStore {
+  readonly segments: LogSegments;
+  readonly producers: ProducerState;
+  readonly epochs: LeaderEpochCache;
+  readonly directory: string;
+  readonly #topicPartition: TopicPartition;
+  readonly #context: LogContext;
+  readonly #header = new BatchHeader();
+  readonly #deletions = new Set<Timer>();
+  #config: LogConfig;
+  #logEndOffset: number;
+  /** Behind the last batch; below logEndOffset after a truncation into a gap. */
+  #batchesEnd: number;
+  #recoveryPoint: number;
+  #lastSnapshotOffset: number | undefined;
+  /** Truncations so far: a flush that overlaps one proves nothing. */
+  #truncations = 0;
+  /** Files were created, renamed or removed since the directory was synced. */
+  #directoryChanged = true;
+  #flushing: Promise<void> | undefined;
+  #offline: DiskError | undefined;
+  #closed = false;
+
+  constructor(context: LogContext, log: NewLog) {
+    const { loaded } = log;
+    this.#context = context;
+    this.#topicPartition = log.topicPartition;
+    this.directory = log.directory;
+    this.#config = log.config;
+    this.segments = loaded.segments;
+    this.producers = loaded.producers;
+    this.epochs = loaded.epochs;
+    this.#logEndOffset = loaded.logEndOffset;
+    this.#batchesEnd = loaded.logEndOffset;
+    this.#recoveryPoint = loaded.recoveryPoint;
+    this.#lastSnapshotOffset = loaded.lastSnapshotOffset;
+  }
+
+  get config(): LogConfig {
+    return this.#config;
+  }
+
+  get logEndOffset(): number {
+    return this.#logEndOffset;
+  }
+
+  /** What lies below was made durable. */
+  get recoveryPoint(): number {
+    return this.#recoveryPoint;
+  }
+
+  /** The disk call that took the log offline. */
+  get offline(): DiskError | undefined {
+    return this.#offline;
+  }
+
+  updateConfig(config: LogConfig): void {
+    this.#config = config;
+    this.segments.active.setIndexBytes(config.segmentIndexBytes);
+  }
+
+  /**
+   * Writes checked batches that end with `lastOffset`, in as few writes as segments allow.
+   * `timestampMs` is the last batch's.
+   */
+  append(
+    chunks: readonly Uint8Array[],
+    byteCount: number,
+    lastOffset: number,
+    timestampMs: number,
+  ): void {
+    const nowMs = this.#context.clock.wallMs();
+    const { active } = this.segments;
+    if (
+      !active.mustRoll(byteCount, lastOffset, this.#config, active.rollAgeMs(timestampMs, nowMs))
+    ) {
+      this.#writeRun(chunks, byteCount);
+    } else {
+      this.#appendWithRolls(chunks, nowMs);
+    }
+    if (this.#logEndOffset - this.#recoveryPoint >= this.#config.flushMessages) {
+      this.#flushInBackground();
+    }
+  }
+
+  #appendWithRolls(chunks: readonly Uint8Array[], nowMs: number): void {
+    const header = this.#header;
+    let run: Uint8Array[] = [];
+    let runBytes = 0;
+    for (const chunk of chunks) {
+      let from = 0;
+      for (let at = 0; at < chunk.length; ) {
+        header.read(chunk, at);
+        const { size, baseOffset, lastOffset } = header;
+        const timestampMs = numberFromHalves(header.maxTimestampHigh, header.maxTimestampLow);
+        const { active } = this.segments;
+        const ageMs = active.rollAgeMs(timestampMs, nowMs);
+        if (active.mustRoll(runBytes + size, lastOffset, this.#config, ageMs)) {
+          if (at > from) run.push(chunk.subarray(from, at));
+          if (runBytes > 0) this.#writeRun(run, runBytes);
+          run = [];
+          runBytes = 0;
+          from = at;
+          this.roll(baseOffset, lastOffset);
+        }
+        runBytes += size;
+        at += size;
+      }
+      run.push(from === 0 ? chunk : chunk.subarray(from));
+    }
+    if (runBytes > 0) this.#writeRun(run, runBytes);
+  }
+
+  /** One write into the active segment; then indexes, epochs and producers learn of it. */
+  #writeRun(chunks: readonly Uint8Array[], byteCount: number): void {
+    const header = this.#header;
+    const { active } = this.segments;
+    const { indexIntervalBytes } = this.#config;
+    active.append(chunks, byteCount);
+    for (const chunk of chunks) {
+      for (let at = 0; at < chunk.length; at += header.size) {
+        header.read(chunk, at);
+        this.epochs.assign(header.leaderEpoch, header.baseOffset);
+        active.note(header, indexIntervalBytes);
+        applyToProducers(this.producers, active, header, chunk, at);
+      }
+    }
+    this.#batchesEnd = header.lastOffset + 1;
+    this.#logEndOffset = this.#batchesEnd;
+  }
+
+  /** The files are renamed now and removed after `file.delete.delay.ms`. */
+  deleteFirst(count: number): void {
+    const { clock, disk, logger } = this.#context;
+    for (const segment of this.segments.takeFirst(count)) {
+      const paths = segment.renameDeleted();
+      disk.remove(snapshotPath(this.directory, segment.baseOffset));
+      this.#directoryChanged = true;
+      const timer = clock.setTimer(this.#config.fileDeleteDelayMs, () => {
+        this.#deletions.delete(timer);
+        try {
+          for (const path of paths) disk.remove(path);
+        } catch (error) {
+          if (!(error instanceof DiskError)) throw error;
+          logger.warn('deleted segment is left for the next start', { reason: error.message });
+        }
+      });
+      this.#deletions.add(timer);
+    }
+  }
+
+  /** A new segment for a batch of these offsets. */
+  roll(firstOffset: number, lastOffset: number): void {
+    const old = this.segments.active;
+    const isFar = lastOffset - this.#batchesEnd > MAX_OFFSET_SPAN;
+    const baseOffset = isFar ? firstOffset : this.#batchesEnd;
+    old.becomeInactive();
+    this.#takeSnapshot(baseOffset);
+    const segment = this.#newSegment(baseOffset);
+    this.segments.push(segment);
+    this.#batchesEnd = baseOffset;
+    if (isFar) this.#makeGapDurable(baseOffset);
+    else this.#flushInBackground();
+  }
+
+  #newSegment(baseOffset: number): LogSegment {
+    const { files, clock } = this.#context;
+    const now = clock.wallMs();
+    const segment = new LogSegment(files, this.directory, baseOffset, this.#config, now);
+    segment.create();
+    segment.becomeActive(0, 0);
+    this.#directoryChanged = true;
+    return segment;
+  }
+
+  /** A segment that does not begin where the last one ended must not look like a lost tail. */
+  #makeGapDurable(baseOffset: number): void {
+    for (const segment of this.segments.from(this.#recoveryPoint)) {
+      if (segment.writeIndexes()) this.#directoryChanged = true;
+      segment.syncNow();
+    }
+    this.epochs.flush();
+    this.#syncDirectory();
+    this.#recoveryPoint = baseOffset;
+    this.#context.checkpointRecoveryPoints();
+  }
+
+  #takeSnapshot(offset: number): void {
+    if (this.#lastSnapshotOffset === offset) return;
+    const path = snapshotPath(this.directory, offset);
+    writeSnapshot(this.#context.disk, path, this.producers.toSnapshot());
+    this.#lastSnapshotOffset = offset;
+    this.#directoryChanged = true;
+  }
+
+  #removeSnapshots(doomed: (offset: number) => boolean): void {
+    const { disk } = this.#context;
+    for (const offset of listSnapshots(disk, this.directory).filter(doomed)) {
+      disk.remove(snapshotPath(this.directory, offset));
+    }
+    this.#directoryChanged = true;
+  }
+
+  #syncDirectory(): void {
+    if (!this.#directoryChanged) return;
+    this.#context.disk.syncDirectory(this.directory);
+    this.#directoryChanged = false;
+  }
+
+  /** Cuts inside or behind the first segment; see `Log.truncateTo`. */
+  cut(offset: number, logStartOffset: number): void {
+    const index = this.segments.floorIndex(offset);
+    const segment = this.segments.at(index) as LogSegment;
+    const found = segment.find(offset);
+    const target = Math.min(offset, found?.baseOffset ?? offset);
+    // Behind a gap it is not known yet where the batches will end.
+    this.#beginCut(found === undefined ? segment.baseOffset : target);
+    for (const later of this.segments.takeFrom(index + 1)) later.remove();
+    if (found !== undefined) segment.truncate(found.position, found.baseOffset);
+    this.#logEndOffset = target;
+    this.#reopenActive();
+    this.#endCut(target, Math.min(logStartOffset, target));
+  }
+
+  /** Makes the last segment appendable: its end is looked for behind the last index entry. */
+  #reopenActive(): void {
+    const { active } = this.segments;
+    const entries = active.offsetIndex.file.count;
+    const from = entries === 0 ? 0 : active.offsetIndex.positionAt(entries - 1);
+    this.#batchesEnd = active.baseOffset;
+    active.becomeActive(from, 0);
+    scanBatches(active, from, false, (_bytes, _at, header) => {
+      active.note(header, this.#config.indexIntervalBytes);
+      this.#batchesEnd = header.lastOffset + 1;
+      return 'continue';
+    });
+  }
+
+  /** Drops everything; the log goes on at `offset`. */
+  restartAt(offset: number): void {
+    this.#beginCut(offset);
+    for (const segment of this.segments.takeFrom(0)) segment.remove();
+    this.segments.push(this.#newSegment(offset));
+    this.#logEndOffset = offset;
+    this.#batchesEnd = offset;
+    this.epochs.clear();
+    this.producers.clear();
+    this.#removeSnapshots(() => true);
+    this.#endCut(offset, offset);
+  }
+
+  /** The recovery point is durably below the cut before anything is cut. */
+  #beginCut(target: number): void {
+    this.#truncations++;
+    if (this.#recoveryPoint <= target) return;
+    this.#recoveryPoint = target;
+    this.#context.checkpointRecoveryPoints();
+  }
+
+  /** Everything that depends on the log end follows; then the cut is made durable. */
+  #endCut(target: number, logStartOffset: number): void {
+    const { disk } = this.#context;
+    this.#removeSnapshots((offset) => offset > target);
+    loadProducerState(disk, this.directory, this.producers, this.segments, {
+      from: logStartOffset,
+      to: target,
+    });
+    this.#lastSnapshotOffset = listSnapshots(disk, this.directory).at(-1);
+    this.epochs.truncateFromEnd(target);
+    this.epochs.flush();
+    this.segments.active.syncNow();
+    this.#directoryChanged = true;
+    this.#syncDirectory();
+  }
+
+  /** Makes everything appended so far durable; then the recovery point moves there. */
+  async flush(): Promise<void> {
+    const target = this.#batchesEnd;
+    const truncations = this.#truncations;
+    while (this.#flushing !== undefined) await this.#flushing;
+    if (this.#offline !== undefined) throw this.#offline;
+    if (this.#recoveryPoint >= target && this.#truncations === truncations) return;
+    this.#flushing = this.#flushNow();
+    try {
+      await this.#flushing;
+    } catch (error) {
+      this.#failed(error);
+      throw error;
+    } finally {
+      this.#flushing = undefined;
+    }
+  }
+
+  async #flushNow(): Promise<void> {
+    const target = this.#batchesEnd;
+    const truncations = this.#truncations;
+    const segments = this.segments.from(this.#recoveryPoint);
+    for (const segment of segments) if (segment.writeIndexes()) this.#directoryChanged = true;
+    await Promise.all(segments.map((segment) => segment.sync()));
+    this.epochs.flush();
+    this.#syncDirectory();
+    if (this.#truncations !== truncations) return;
+    this.#recoveryPoint = Math.max(this.#recoveryPoint, target);
+  }
+
+  /** A failure takes the log offline and is logged there; nobody waits for the result. */
+  #flushInBackground(): void {
+    if (this.#flushing !== undefined || this.#closed) return;
+    this.flush().catch((error) => {
+      if (!(error instanceof DiskError)) throw error;
+    });
+  }
+
+  /** Completes indexes, takes a producer snapshot, makes all durable, closes the files. */
+  async close(): Promise<void> {
+    if (this.#closed) return;
+    this.#closed = true;
+    for (const timer of this.#deletions) timer.cancel();
+    this.#deletions.clear();
+    if (this.#offline === undefined) {
+      this.onDisk(() => {
+        this.segments.active.becomeInactive();
+        this.#directoryChanged = true;
+        this.#takeSnapshot(this.#logEndOffset);
+      });
+      while (this.#flushing !== undefined) await this.#flushing;
+      // Indexes were completed: there is something to sync even if no record is.
+      this.#flushing = this.#flushNow();
+      try {
+        await this.#flushing;
+      } catch (error) {
+        this.#failed(error);
+        throw error;
+      } finally {
+        this.#flushing = undefined;
+      }
+    }
+    for (const segment of this.segments.all()) segment.close();
+  }
+
+  /** The directory has a new name: the partition is being deleted. Nothing may follow. */
+  abandon(): void {
+    this.#closed = true;
+    for (const timer of this.#deletions) timer.cancel();
+    this.#deletions.clear();
+    for (const segment of this.segments.all()) segment.close();
+    this.#offline ??= new DiskError('ENOENT', 'deleted', this.directory);
+  }
+
+  /** Runs something that uses the disk; a DiskError takes the log offline and goes on upwards. */
+  onDisk<T>(work: () => T): T {
+    if (this.#offline !== undefined) throw this.#offline;
+    try {
+      return work();
+    } catch (error) {
+      this.#failed(error);
+      throw error;
+    }
+  }
+
+  #failed(error: unknown): void {
+    if (!(error instanceof DiskError) || this.#offline !== undefined) return;
+    this.#offline = error;
+    const { topic, partition } = this.#topicPartition;
+    this.#context.logger.error('log is offline', { topic, partition, reason: error.message });
+  }
+}

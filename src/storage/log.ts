@@ -1,0 +1,511 @@
+/**
+ * One partition's log: appending, reading, truncating, making durable.
+ *
+ * Owned by a LogManager, used by `replication/partition.ts` and the metadata controller. All but
+ * `flush` and `close` is synchronous. Invariants:
+ * - logStartOffset ≤ lastStableOffset ≤ highWatermark ≤ logEndOffset; recoveryPoint ≤ logEndOffset.
+ * - An append is checked as a whole before anything is written; a refused one changes nothing.
+ * - A cut is durable before it returns.
+ * - After a failed disk call the log is offline until the next start.
+ */
+import { MalformedBytes } from '../base/bytes.ts';
+import type { Uuid } from '../base/uuid.ts';
+import { ErrorCode } from '../protocol/errors.ts';
+import { RecordBatch } from '../protocol/record-batch.ts';
+import { type Refusal, validateClientBatch } from './append-validation.ts';
+import { BatchHeader, readMarker } from './batch-header.ts';
+import type { EpochEndOffset } from './leader-epoch-cache.ts';
+import type { LogConfig } from './log-config.ts';
+import type { LogContext, NewLog } from './log-context.ts';
+import {
+  abortedTransactions,
+  findByTimestamp,
+  findMaxTimestamp,
+  readBatches,
+  type TimestampOffset,
+} from './log-reader.ts';
+import { deletableSegments } from './log-retention.ts';
+import { LogStore } from './log-store.ts';
+import {
+  checkData,
+  checkMarker,
+  findDuplicate,
+  type OpenTransaction,
+  type ProducerEntry,
+} from './producer-state.ts';
+import { numberFromHalves } from './time-index.ts';
+import type { TopicPartition } from './topic-partition.ts';
+
+/** Who appends as leader; the checks differ as in Apache Kafka. */
+export type AppendOrigin = 'client' | 'coordinator' | 'raftLeader';
+
+/** What became of an append. */
+export type AppendResult =
+  | Refusal
+  | {
+      readonly error: 0;
+      readonly firstOffset: number;
+      readonly lastOffset: number;
+      /** −1 unless the topic has log append time. */
+      readonly logAppendTimeMs: number;
+      readonly logStartOffset: number;
+      /** The batch was in the log already; these are its offsets. */
+      readonly duplicate: boolean;
+      readonly appendedBytes: number;
+    };
+
+/** How far a reader may see. */
+export type FetchIsolation = 'logEnd' | 'highWatermark' | 'lastStable';
+
+/** An aborted transaction in a fetch response. */
+export interface FetchedAbort {
+  readonly producerId: bigint;
+  readonly firstOffset: number;
+}
+
+/** What a read found. */
+export type ReadResult =
+  | { readonly error: Exclude<ErrorCode, 0> }
+  | {
+      readonly error: 0;
+      readonly records: readonly Uint8Array[];
+      readonly bytes: number;
+      readonly highWatermark: number;
+      readonly lastStableOffset: number;
+      readonly logStartOffset: number;
+      /** Only for reads up to the last stable offset. */
+      readonly abortedTransactions?: readonly FetchedAbort[];
+    };
+
+type Appended = Extract<AppendResult, { error: 0 }>;
+
+/** A partition's log. */
+export class Log {
+  readonly topicPartition: TopicPartition;
+  readonly topicId: Uuid | undefined;
+  readonly #context: LogContext;
+  readonly #store: LogStore;
+  readonly #header = new BatchHeader();
+  #logStartOffset: number;
+  #highWatermark: number;
+
+  constructor(context: LogContext, log: NewLog) {
+    this.#context = context;
+    this.#store = new LogStore(context, log);
+    this.topicPartition = log.topicPartition;
+    this.topicId = log.topicId;
+    this.#logStartOffset = log.loaded.logStartOffset;
+    this.#highWatermark = log.loaded.logStartOffset;
+  }
+
+  get directory(): string {
+    return this.#store.directory;
+  }
+
+  get config(): LogConfig {
+    return this.#store.config;
+  }
+
+  get logStartOffset(): number {
+    return this.#logStartOffset;
+  }
+
+  get logEndOffset(): number {
+    return this.#store.logEndOffset;
+  }
+
+  get highWatermark(): number {
+    return this.#highWatermark;
+  }
+
+  /** Offset of the first record whose transaction is undecided below the high watermark. */
+  get firstUnstableOffset(): number | undefined {
+    return this.#store.producers.firstUnstableOffset;
+  }
+
+  get lastStableOffset(): number {
+    const unstable = this.#store.producers.firstUnstableOffset;
+    if (unstable === undefined || unstable >= this.#highWatermark) return this.#highWatermark;
+    return Math.max(unstable, this.#logStartOffset);
+  }
+
+  get latestEpoch(): number | undefined {
+    return this.#store.epochs.latestEpoch;
+  }
+
+  get sizeBytes(): number {
+    return this.#store.segments.all().reduce((sum, segment) => sum + segment.size, 0);
+  }
+
+  /** What lies below was made durable. */
+  get recoveryPoint(): number {
+    return this.#store.recoveryPoint;
+  }
+
+  /** A disk call failed: everything is answered with KAFKA_STORAGE_ERROR from then on. */
+  get isOffline(): boolean {
+    return this.#store.offline !== undefined;
+  }
+
+  /** Whether the log start lies inside the first segment and so needs a checkpoint. */
+  get needsLogStartCheckpoint(): boolean {
+    return this.#logStartOffset > this.#store.segments.first.baseOffset;
+  }
+
+  updateConfig(config: LogConfig): void {
+    this.#store.updateConfig(config);
+  }
+
+  /**
+   * Appends batches of a client, a coordinator or the controller. Offsets and `leaderEpoch` are
+   * patched into `records`, timestamps too with log append time. May throw DiskError.
+   */
+  appendAsLeader(records: Uint8Array, leaderEpoch: number, origin: AppendOrigin): AppendResult {
+    return this.#guarded(() => {
+      let bytes = records;
+      const nowMs = this.#context.clock.wallMs();
+      if (origin === 'client') {
+        const { compression } = this.#context;
+        const accepted = validateClientBatch(records, {
+          config: this.#store.config,
+          nowMs,
+          compression,
+        });
+        if (accepted.error !== 0) return accepted;
+        bytes = accepted.bytes;
+      }
+      const refused = this.#checkProducers(bytes, origin);
+      if (refused !== undefined) return refused;
+      const stamped =
+        origin !== 'raftLeader' && this.#store.config.messageTimestampType !== 'CreateTime';
+      const firstOffset = this.#store.logEndOffset;
+      let offset = firstOffset;
+      for (let at = 0; at < bytes.length; ) {
+        const batch = new RecordBatch(bytes, at);
+        batch.setBaseOffset(offset);
+        batch.setPartitionLeaderEpoch(leaderEpoch);
+        if (stamped && origin !== 'client') batch.setLogAppendTime(nowMs);
+        offset = batch.nextOffset;
+        at = batch.end;
+      }
+      this.#store.append([bytes], bytes.length, offset - 1, this.#lastTimestampMs());
+      return this.#appended(firstOffset, bytes.length, stamped ? nowMs : -1);
+    });
+  }
+
+  /**
+   * Appends what a leader, or the source of a mirror, has: offsets, epochs and bytes stay, gaps are
+   * allowed, offsets below the log end are refused. The chunks hold whole batches and are free for
+   * reuse when the call returns. May throw DiskError.
+   */
+  appendAsFollower(
+    records: readonly Uint8Array[],
+    options: { readonly verifyCrc: boolean },
+  ): AppendResult {
+    return this.#guarded(() => {
+      const header = this.#header;
+      let expected = this.#store.logEndOffset;
+      let firstOffset = -1;
+      let byteCount = 0;
+      for (const chunk of records) {
+        for (let at = 0; at < chunk.length; at += header.size) {
+          const problem = header.read(chunk, at);
+          if (problem !== undefined || at + header.size > chunk.length) {
+            return badBatch(problem === 'magic', expected);
+          }
+          if (header.baseOffset < expected) return notMonotonic(header.baseOffset, expected);
+          if (options.verifyCrc && !new RecordBatch(chunk, at).validCrc()) {
+            return badCrc(header.baseOffset);
+          }
+          if (header.isControl && !isReadableControl(chunk, at, header)) {
+            return badBatch(false, header.baseOffset);
+          }
+          if (firstOffset < 0) firstOffset = header.baseOffset;
+          expected = header.lastOffset + 1;
+        }
+        byteCount += chunk.length;
+      }
+      if (firstOffset < 0) return this.#appended(this.#store.logEndOffset, 0, -1);
+      this.#store.append(records, byteCount, expected - 1, this.#lastTimestampMs());
+      return this.#appended(firstOffset, byteCount, -1);
+    });
+  }
+
+  /** Of the last batch that was checked. */
+  #lastTimestampMs(): number {
+    return numberFromHalves(this.#header.maxTimestampHigh, this.#header.maxTimestampLow);
+  }
+
+  #appended(firstOffset: number, appendedBytes: number, logAppendTimeMs: number): Appended {
+    return {
+      error: 0,
+      firstOffset,
+      lastOffset: this.#store.logEndOffset - 1,
+      logAppendTimeMs,
+      logStartOffset: this.#logStartOffset,
+      duplicate: false,
+      appendedBytes,
+    };
+  }
+
+  /** Refuses, or recognises as a repetition, what does not follow the producer's earlier batches. */
+  #checkProducers(bytes: Uint8Array, origin: AppendOrigin): AppendResult | undefined {
+    const header = this.#header;
+    for (let at = 0; at < bytes.length; at += header.size) {
+      const problem = header.read(bytes, at);
+      if (problem !== undefined || at + header.size > bytes.length) {
+        return badBatch(problem === 'magic', this.#store.logEndOffset);
+      }
+      if (origin === 'raftLeader' || !header.hasProducerId) continue;
+      const entry = this.#store.producers.find(header.producerIdHigh, header.producerIdLow);
+      if (header.isControl) {
+        if (!isReadableControl(bytes, at, header)) return badBatch(false, this.#store.logEndOffset);
+        const marker = readMarker(bytes, at, header.size);
+        const bad = marker && checkMarker(entry, header, marker);
+        if (bad !== undefined) return { error: ErrorCode[bad.kind], message: bad.message };
+        continue;
+      }
+      const repeated = origin === 'client' ? findDuplicate(entry, header) : undefined;
+      if (repeated !== undefined) {
+        const firstOffset = repeated.lastOffset - repeated.offsetDelta;
+        const { lastOffset } = repeated;
+        return { ...this.#appended(firstOffset, 0, -1), lastOffset, duplicate: true };
+      }
+      const bad = checkData(entry, header, origin === 'client');
+      if (bad !== undefined) return { error: ErrorCode[bad.kind], message: bad.message };
+    }
+    return undefined;
+  }
+
+  /** Bytes are whole batches from the one holding `startOffset` on. May throw DiskError. */
+  read(
+    startOffset: number,
+    maxBytes: number,
+    isolation: FetchIsolation,
+    minOneBatch: boolean,
+  ): ReadResult {
+    if (this.#store.offline !== undefined) return { error: ErrorCode.KAFKA_STORAGE_ERROR };
+    if (startOffset < this.#logStartOffset || startOffset > this.#store.logEndOffset) {
+      return { error: ErrorCode.OFFSET_OUT_OF_RANGE };
+    }
+    const lastStableOffset = this.lastStableOffset;
+    const logEndOffset = this.#store.logEndOffset;
+    const upperOffset =
+      isolation === 'logEnd'
+        ? logEndOffset
+        : isolation === 'highWatermark'
+          ? this.#highWatermark
+          : lastStableOffset;
+    const range = { startOffset, upperOffset, logEndOffset, maxBytes, minOneBatch };
+    return this.#store.onDisk(() => {
+      const { bytes, endOffset } = readBatches(this.#store.segments, range);
+      const result = {
+        error: 0 as const,
+        records: bytes === undefined ? [] : [bytes],
+        bytes: bytes?.length ?? 0,
+        highWatermark: this.#highWatermark,
+        lastStableOffset,
+        logStartOffset: this.#logStartOffset,
+      };
+      if (isolation !== 'lastStable') return result;
+      const aborted =
+        bytes === undefined
+          ? []
+          : abortedTransactions(this.#store.segments, startOffset, endOffset);
+      return { ...result, abortedTransactions: aborted };
+    });
+  }
+
+  /** The first record with this timestamp or a later one. */
+  offsetForTimestamp(timestamp: bigint): TimestampOffset | undefined {
+    const { compression } = this.#context;
+    return this.#store.onDisk(() =>
+      findByTimestamp(this.#store.segments, timestamp, this.#logStartOffset, compression),
+    );
+  }
+
+  /** The first record with the largest timestamp. */
+  maxTimestamp(): TimestampOffset | undefined {
+    return this.#store.onDisk(() =>
+      findMaxTimestamp(this.#store.segments, this.#context.compression),
+    );
+  }
+
+  /** Answer to OffsetForLeaderEpoch. */
+  epochEndOffset(requestedEpoch: number): EpochEndOffset {
+    return this.#store.epochs.endOffsetFor(requestedEpoch, this.#store.logEndOffset);
+  }
+
+  /** The leader epoch of the record at `offset`. */
+  epochForOffset(offset: number): number | undefined {
+    return this.#store.epochs.epochForOffset(offset);
+  }
+
+  /** A leader begins its epoch. */
+  assignEpochStart(epoch: number, startOffset: number): void {
+    this.#store.epochs.assign(epoch, startOffset);
+  }
+
+  /** Sets the high watermark, within the log; true when it changed. */
+  updateHighWatermark(offset: number): boolean {
+    const bounded = Math.min(Math.max(offset, this.#logStartOffset), this.#store.logEndOffset);
+    if (bounded === this.#highWatermark) return false;
+    this.#highWatermark = bounded;
+    this.#store.producers.onHighWatermark(bounded);
+    return true;
+  }
+
+  /**
+   * Records below `offset` no longer count; whole segments of them are deleted. False when `offset`
+   * is not above the log start, or beyond the high watermark.
+   */
+  maybeIncrementLogStartOffset(offset: number): boolean {
+    if (offset <= this.#logStartOffset || offset > this.#highWatermark) return false;
+    this.#store.onDisk(() => this.#raiseLogStart(offset));
+    return true;
+  }
+
+  #raiseLogStart(offset: number): void {
+    this.#logStartOffset = offset;
+    this.#store.epochs.truncateFromStart(offset);
+    let count = 0;
+    while ((this.#store.segments.at(count + 1)?.baseOffset ?? Infinity) <= offset) count++;
+    this.#store.deleteFirst(count);
+  }
+
+  /** Applies retention; how many segments went. */
+  deleteOldSegments(): number {
+    if (this.#store.offline !== undefined) return 0;
+    return this.#store.onDisk(() => {
+      const count = deletableSegments(this.#store.segments, {
+        config: this.#store.config,
+        nowMs: this.#context.clock.wallMs(),
+        logStartOffset: this.#logStartOffset,
+        logEndOffset: this.#store.logEndOffset,
+        highWatermark: this.#highWatermark,
+        sizeBytes: this.sizeBytes,
+      });
+      if (count === 0) return 0;
+      if (count === this.#store.segments.count)
+        this.#store.roll(this.#store.logEndOffset, this.#store.logEndOffset);
+      const start = this.#store.segments.at(count)?.baseOffset ?? this.#store.logEndOffset;
+      this.#logStartOffset = Math.max(this.#logStartOffset, start);
+      this.#store.epochs.truncateFromStart(this.#logStartOffset);
+      this.#store.deleteFirst(count);
+      return count;
+    });
+  }
+
+  /** Begins a new segment. */
+  roll(): void {
+    if (this.#store.segments.active.size === 0) return;
+    this.#store.onDisk(() => this.#store.roll(this.#store.logEndOffset, this.#store.logEndOffset));
+  }
+
+  /**
+   * Makes `offset` the log end; a batch that holds it goes as a whole. False when it is the log end
+   * or beyond. Blocks until the cut is durable.
+   */
+  truncateTo(offset: number): boolean {
+    const store = this.#store;
+    if (offset >= store.logEndOffset) return false;
+    store.onDisk(() => {
+      if (offset <= store.segments.first.baseOffset) store.restartAt(offset);
+      else store.cut(offset, this.#logStartOffset);
+    });
+    this.#logStartOffset = Math.min(this.#logStartOffset, store.logEndOffset);
+    this.#lowerHighWatermark();
+    return true;
+  }
+
+  /** Drops everything; the log goes on at `offset`. Blocks until that is durable. */
+  truncateFullyAndStartAt(offset: number, logStartOffset = offset): void {
+    this.#store.onDisk(() => this.#store.restartAt(offset));
+    this.#logStartOffset = logStartOffset;
+    this.#lowerHighWatermark();
+  }
+
+  #lowerHighWatermark(): void {
+    const bounded = Math.min(this.#highWatermark, this.#store.logEndOffset);
+    this.#highWatermark = Math.max(bounded, this.#logStartOffset);
+    this.#store.producers.onHighWatermark(this.#highWatermark);
+  }
+
+  /** Makes everything appended so far durable; then the recovery point moves there. */
+  flush(): Promise<void> {
+    return this.#store.flush();
+  }
+
+  /** Completes indexes, takes a producer snapshot, makes all durable, closes the files. */
+  close(): Promise<void> {
+    return this.#store.close();
+  }
+
+  /** The directory is about to be renamed for deletion: closes the files; nothing may follow. */
+  abandon(): void {
+    this.#store.abandon();
+  }
+
+  /** Forgets idle producers; how many. */
+  removeExpiredProducers(beforeMs: number): number {
+    return this.#store.producers.removeExpired(beforeMs);
+  }
+
+  /** Every known producer, for DescribeProducers. */
+  activeProducers(): readonly ProducerEntry[] {
+    return [...this.#store.producers.entries()];
+  }
+
+  /** Whether the producer has an open transaction here (of this epoch, if given). */
+  hasOpenTransaction(producerId: bigint, producerEpoch?: number): boolean {
+    const entry = this.#store.producers.findById(producerId);
+    if (entry === undefined || entry.currentTxnFirstOffset < 0) return false;
+    return producerEpoch === undefined || entry.producerEpoch === producerEpoch;
+  }
+
+  /** Open transactions by first offset. */
+  openTransactions(): OpenTransaction[] {
+    return this.#store.producers.openTransactions();
+  }
+
+  segments(): { baseOffset: number; path: string; sizeBytes: number }[] {
+    return this.#store.segments.all().map((segment) => {
+      return { baseOffset: segment.baseOffset, path: segment.path, sizeBytes: segment.size };
+    });
+  }
+
+  #guarded(append: () => AppendResult): AppendResult {
+    if (this.#store.offline !== undefined) {
+      return { error: ErrorCode.KAFKA_STORAGE_ERROR, message: this.#store.offline.message };
+    }
+    return this.#store.onDisk(append);
+  }
+}
+
+function badBatch(isLegacy: boolean, offset: number): Refusal {
+  return isLegacy
+    ? {
+        error: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
+        message: `message format 0 or 1 at offset ${offset} is not supported`,
+      }
+    : { error: ErrorCode.CORRUPT_MESSAGE, message: `malformed batch at offset ${offset}` };
+}
+
+function badCrc(offset: number): Refusal {
+  return { error: ErrorCode.CORRUPT_MESSAGE, message: `CRC mismatch at offset ${offset}` };
+}
+
+function notMonotonic(offset: number, expected: number): Refusal {
+  const message = `batch at offset ${offset} is below the log end ${expected}`;
+  return { error: ErrorCode.OFFSET_OUT_OF_RANGE, message };
+}
+
+function isReadableControl(bytes: Uint8Array, at: number, header: BatchHeader): boolean {
+  try {
+    readMarker(bytes, at, header.size);
+    return true;
+  } catch (error) {
+    if (error instanceof MalformedBytes) return false;
+    throw error;
+  }
+}
