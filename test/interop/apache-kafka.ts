@@ -43,30 +43,35 @@ export interface KafkaOptions {
 
 type Properties = Record<string, string>;
 
-function fastProperties(brokers: number): Properties {
+/** What makes a small test cluster quick; a benchmark keeps Kafka's defaults. */
+const QUICK: Properties = {
+  'group.initial.rebalance.delay.ms': '0',
+  'transaction.max.timeout.ms': '3600000',
+  'transaction.abort.timed.out.transaction.cleanup.interval.ms': '1000',
+  'transaction.remove.expired.transaction.cleanup.interval.ms': '1000',
+  'offsets.retention.check.interval.ms': '1000',
+  'log.retention.check.interval.ms': '1000',
+  'log.initial.task.delay.ms': '500',
+  'log.segment.delete.delay.ms': '500',
+  'log.cleaner.backoff.ms': '300',
+  'log.cleaner.dedupe.buffer.size': '2097152',
+  'replica.lag.time.max.ms': '5000',
+  'broker.session.timeout.ms': '3000',
+  'broker.heartbeat.interval.ms': '500',
+  'num.network.threads': '2',
+  'num.io.threads': '2',
+  'background.threads': '2',
+  'message.max.bytes': '8388608',
+  'replica.fetch.max.bytes': '8388608',
+};
+
+function baseProperties(brokers: number, jvm: JvmMode | undefined): Properties {
   const replication = String(Math.min(brokers, 3));
   const minIsr = brokers >= 3 ? '2' : '1';
   const properties: Properties = {
-    'group.initial.rebalance.delay.ms': '0',
     'default.replication.factor': replication,
     'min.insync.replicas': minIsr,
-    'transaction.max.timeout.ms': '3600000',
-    'transaction.abort.timed.out.transaction.cleanup.interval.ms': '1000',
-    'transaction.remove.expired.transaction.cleanup.interval.ms': '1000',
-    'offsets.retention.check.interval.ms': '1000',
-    'log.retention.check.interval.ms': '1000',
-    'log.initial.task.delay.ms': '500',
-    'log.segment.delete.delay.ms': '500',
-    'log.cleaner.backoff.ms': '300',
-    'log.cleaner.dedupe.buffer.size': '2097152',
-    'replica.lag.time.max.ms': '5000',
-    'broker.session.timeout.ms': '3000',
-    'broker.heartbeat.interval.ms': '500',
-    'num.network.threads': '2',
-    'num.io.threads': '2',
-    'background.threads': '2',
-    'message.max.bytes': '8388608',
-    'replica.fetch.max.bytes': '8388608',
+    ...(jvm === 'benchmark' ? {} : QUICK),
   };
   for (const topic of ['offsets.topic', 'transaction.state.log', 'share.coordinator.state.topic']) {
     properties[`${topic}.replication.factor`] = replication;
@@ -274,7 +279,8 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
   const plans = await planNodes(options);
   const controllerPort = plans.find((plan) => plan.roles.includes('controller'))?.controllerPort;
   const quorum = `127.0.0.1:${controllerPort}`;
-  const common = { ...fastProperties(options.brokers ?? 1), ...options.properties };
+  const base = baseProperties(options.brokers ?? 1, options.jvm);
+  const common = { ...base, ...options.properties };
   const nodes = plans.map((plan) => {
     const properties = { ...common, ...listenerProperties(plan, quorum) };
     return new KafkaNode(plan, properties, directory, options);

@@ -93,7 +93,7 @@ const BENCHMARK = [
 ];
 
 function modeFlags(mode: JvmMode, libs: string, heap: string): string[] {
-  if (mode === 'benchmark') return [`-Xms${heap}`, `-Xmx${heap}`, ...BENCHMARK];
+  if (mode === 'benchmark') return [`-Xmx${heap}`, ...BENCHMARK];
   const flags = ['-Xms64m', `-Xmx${heap}`, ...FAST];
   if (mode !== 'fast') return [...flags, `-XX:DumpLoadedClassList=${mode.classList}`];
   const archive = archivePath(libs);

@@ -1,0 +1,147 @@
+/**
+ * Starts, stops, kills and restarts twinlog brokers as processes of their own, through the command
+ * line, as users do.
+ *
+ * A broker keeps its port and data over `stop`/`kill9` and `start`. "Started" means that it
+ * answered a Metadata request that names itself.
+ */
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { REPOSITORY } from './cache.ts';
+import {
+  freePort,
+  logFile,
+  type ManagedProcess,
+  type RunResult,
+  removeDirectory,
+  run,
+  spawnManaged,
+  tail,
+  temporaryDirectory,
+} from './processes.ts';
+import { RawClient } from './raw-client.ts';
+
+const MAIN = join(REPOSITORY, 'src', 'cli', 'main.ts');
+const START_BOUND_MS = 30_000;
+const STOP_BOUND_MS = 15_000;
+const COMMAND_BOUND_MS = 60_000;
+
+/** Runs a `twinlog` command to its end; failure is a result. */
+export function runTwinlog(
+  args: readonly string[],
+  timeoutMs = COMMAND_BOUND_MS,
+): Promise<RunResult> {
+  return run(process.execPath, [MAIN, ...args], { timeoutMs });
+}
+
+/** Runs a `twinlog` command and returns its standard output; throws with all output on failure. */
+export async function twinlogCommand(...args: readonly string[]): Promise<string> {
+  const { code, signal, stdout, stderr } = await runTwinlog(args);
+  if (code === 0) return stdout;
+  throw new Error(`twinlog ${args.join(' ')} ended with ${code ?? signal}\n${stdout}${stderr}`);
+}
+
+/** What to start. */
+export interface TwinlogOptions {
+  readonly name: string;
+  /** Broker settings, as in server.properties. */
+  readonly settings?: Readonly<Record<string, string>>;
+  readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
+}
+
+/** A twinlog broker with its embedded controller. */
+export class TwinlogBroker {
+  readonly name: string;
+  readonly host = '127.0.0.1';
+  readonly port: number;
+  /** Holds `<topic>-<partition>` directories. */
+  readonly dataDir: string;
+  readonly log: string;
+  readonly #settings: readonly string[];
+  readonly #logLevel: string;
+  #process: ManagedProcess | undefined;
+
+  constructor(options: TwinlogOptions, port: number) {
+    this.name = options.name;
+    this.port = port;
+    this.dataDir = temporaryDirectory(options.name);
+    this.log = logFile(options.name);
+    const settings = Object.entries(options.settings ?? {});
+    this.#settings = settings.flatMap(([key, value]) => ['--set', `${key}=${value}`]);
+    this.#logLevel = options.logLevel ?? 'info';
+  }
+
+  get bootstrap(): string {
+    return `${this.host}:${this.port}`;
+  }
+
+  get pid(): number {
+    if (this.#process === undefined) throw new Error(`${this.name} is not running`);
+    return this.#process.pid;
+  }
+
+  get isRunning(): boolean {
+    return this.#process !== undefined && this.#process.exit() === undefined;
+  }
+
+  /** Throws with the end of the log when the process has died. */
+  checkAlive(): void {
+    if (!this.isRunning) throw new Error(`${this.name} is not running:\n${tail(this.log)}`);
+  }
+
+  /** Starts the process without waiting until it serves. */
+  launch(): void {
+    if (this.isRunning) throw new Error(`${this.name} is already running`);
+    const serve = ['serve', '--data', this.dataDir, '--listen', this.bootstrap];
+    const args = [MAIN, ...serve, '--log-level', this.#logLevel, ...this.#settings];
+    this.#process = spawnManaged({ command: process.execPath, args, log: this.log });
+  }
+
+  /** Starts the process and waits until it serves. */
+  async start(): Promise<void> {
+    this.launch();
+    const deadline = Date.now() + START_BOUND_MS;
+    for (;;) {
+      this.checkAlive();
+      if (Date.now() > deadline) throw new Error(`${this.name} is not up:\n${tail(this.log)}`);
+      try {
+        await using client = await RawClient.connect(this.host, this.port, 1_000);
+        if ((await client.metadata([])).brokers.length > 0) return;
+      } catch {
+        // Not up yet; the deadline bounds the retries.
+      }
+      await sleep(20);
+    }
+  }
+
+  async stop(): Promise<void> {
+    await this.#process?.stop(STOP_BOUND_MS);
+  }
+
+  async kill9(): Promise<void> {
+    await this.#process?.kill9();
+  }
+
+  /** Kills the process and removes the data. */
+  async destroy(): Promise<void> {
+    await this.kill9();
+    removeDirectory(this.dataDir);
+  }
+
+  /** `twinlog mirrors …` against this broker; returns its standard output. */
+  mirrors(...args: readonly string[]): Promise<string> {
+    return twinlogCommand('mirrors', ...args, '--bootstrap-server', this.bootstrap);
+  }
+}
+
+/** Starts a broker on a free loopback port, with an empty data directory. */
+export async function startTwinlog(options: TwinlogOptions): Promise<TwinlogBroker> {
+  const broker = new TwinlogBroker(options, await freePort());
+  try {
+    await broker.start();
+    return broker;
+  } catch (error) {
+    await broker.destroy();
+    throw error;
+  }
+}
