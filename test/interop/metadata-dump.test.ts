@@ -11,7 +11,7 @@ import { ZERO_UUID } from '../../src/base/uuid.ts';
 import { nodeRuntime } from '../../src/io/node/node-runtime.ts';
 import type { EmbeddedController } from '../../src/metadata/embedded-controller.ts';
 import { MetadataLog, openMetadataLog } from '../../src/metadata/metadata-log.ts';
-import type { MetadataRecord } from '../../src/metadata/record-framing.ts';
+import { type PlacedRecord, placeRecords } from '../../src/metadata/transaction-buffer.ts';
 import { DEFAULT_LOG_CONFIG } from '../../src/storage/log-config.ts';
 import { LogManager } from '../../src/storage/log-manager.ts';
 import {
@@ -82,16 +82,16 @@ async function live(logDir: string, incarnation: number): Promise<void> {
 }
 
 /** What we read: offset and record of the whole log. */
-function ownView(logDir: string): { offset: number; record: MetadataRecord }[] {
+async function ownView(logDir: string): Promise<PlacedRecord[]> {
   const runtime = nodeRuntime({ logger: silentLogger });
   const logManager = new LogManager(runtime, { logDir, defaultConfig: DEFAULT_LOG_CONFIG });
   logManager.load(() => DEFAULT_LOG_CONFIG);
   const log = new MetadataLog(runtime, openMetadataLog(logManager));
-  const seen: { offset: number; record: MetadataRecord }[] = [];
+  const seen: PlacedRecord[] = [];
   log.forEach(0, log.nextOffset, ({ records, lastOffset }) => {
-    const first = lastOffset - records.length + 1;
-    for (const [index, record] of records.entries()) seen.push({ offset: first + index, record });
+    seen.push(...placeRecords(records, lastOffset));
   });
+  await logManager.close();
   return seen;
 }
 
@@ -141,7 +141,7 @@ test('kafka-dump-log decodes every record of our metadata log', { skip }, async 
       })),
     );
     const dumped = dumpedRecords(output);
-    const own = ownView(logDir);
+    const own = await ownView(logDir);
     assert.equal(dumped.length, own.length);
     for (const [index, { offset, record }] of dumped.entries()) {
       const ours = own[index];
