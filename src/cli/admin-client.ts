@@ -27,7 +27,7 @@ import {
   DescribeMirrorsRequest,
   DescribeMirrorsResponse,
 } from '../protocol/messages/12795-describe-mirrors.ts';
-import { CommandError } from './output.ts';
+import { CommandError, parseAddress } from './output.ts';
 
 const REQUEST_TIMEOUT_MS = 60_000;
 
@@ -75,6 +75,25 @@ export class AdminClient {
 
   private constructor(connection: KafkaConnection) {
     this.#connection = connection;
+  }
+
+  /** Connects to the first of `HOST:PORT,…` that answers; `option` is named when they are no addresses. */
+  static async connectAny(
+    runtime: Runtime,
+    bootstrap: string,
+    option: string,
+    what: string,
+  ): Promise<AdminClient> {
+    const addresses = bootstrap.split(',').map((text) => parseAddress(text, option));
+    for (;;) {
+      const address = addresses.shift();
+      if (address === undefined) throw new CommandError(`${option}: no address is given.`, 2);
+      try {
+        return await AdminClient.connect(runtime, address, `${what} at ${bootstrap}`);
+      } catch (error) {
+        if (!(error instanceof CommandError) || addresses.length === 0) throw error;
+      }
+    }
   }
 
   /** Connects to `host:port`, named `what` in messages. */

@@ -6,21 +6,23 @@
  * interface without authentication prints a warning.
  */
 import { readFileSync } from 'node:fs';
+import type { LogLevel } from '../io/node/node-logger.ts';
 import { nodeRuntime } from '../io/node/node-runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { type Broker, startBroker } from '../server/broker.ts';
 import { BrokerConfig } from '../server/broker-config.ts';
-import { CommandError, type Output } from './output.ts';
+import { CommandError, type Output, parseAddress } from './output.ts';
 
 /** Options shared by the commands that run a broker. */
 export interface BrokerOptions {
-  readonly data: string;
-  /** HOST:PORT. */
-  readonly listen: string;
+  /** Data directory; else the properties' `log.dirs`, else its default. */
+  readonly data?: string;
+  /** HOST:PORT; else the properties' `listeners`, else the loopback interface. */
+  readonly listen?: string;
   readonly properties?: string;
   /** `name=value` settings. */
   readonly set: readonly string[];
-  readonly logLevel: string;
+  readonly logLevel: LogLevel;
 }
 
 /** Splits `name=value`. */
@@ -42,15 +44,19 @@ function readProperties(path: string): [string, string][] {
   return lines.filter((line) => line !== '' && !/^[#!]/.test(line)).map(parseSetting);
 }
 
-/** The settings of a broker: properties file, then options, then `--set`. */
-export function brokerConfig(options: BrokerOptions): BrokerConfig {
+/** The settings of a broker: properties file, then options, then `--set`, each over the former. */
+export function brokerConfig(options: BrokerOptions, defaultPort: number): BrokerConfig {
   const given = new Map<string, string>();
   if (options.properties !== undefined) {
     for (const [name, value] of readProperties(options.properties)) given.set(name, value);
   }
-  given.set('log.dirs', options.data);
-  given.set('listeners', `PLAINTEXT://${options.listen}`);
+  if (options.data !== undefined) given.set('log.dirs', options.data);
+  if (options.listen !== undefined) {
+    parseAddress(options.listen, '--listen');
+    given.set('listeners', `PLAINTEXT://${options.listen}`);
+  }
   for (const [name, value] of options.set.map(parseSetting)) given.set(name, value);
+  if (!given.has('listeners')) given.set('listeners', `PLAINTEXT://127.0.0.1:${defaultPort}`);
   try {
     return new BrokerConfig(given);
   } catch (error) {
@@ -59,7 +65,7 @@ export function brokerConfig(options: BrokerOptions): BrokerConfig {
 }
 
 /** The real runtime, logging to stderr. */
-export function processRuntime(logLevel: string): Runtime {
+export function processRuntime(logLevel: LogLevel): Runtime {
   return nodeRuntime({ logLevel });
 }
 

@@ -28,6 +28,8 @@ export class Generator {
   readonly #connection: KafkaConnection;
   readonly #topic: string;
   readonly #perTick: number;
+  /** Fractions of a record that earlier ticks still owe. */
+  #owed = 0;
   #timer: Timer | undefined;
   #sending: Promise<void> = Promise.resolve();
   #order = 0;
@@ -38,7 +40,7 @@ export class Generator {
     this.#runtime = runtime;
     this.#connection = connection;
     this.#topic = topic;
-    this.#perTick = Math.max(1, Math.round((rate * TICK_MS) / 1000));
+    this.#perTick = (rate * TICK_MS) / 1000;
   }
 
   /** Creates the topic and starts producing `rate` records per second. */
@@ -83,14 +85,26 @@ export class Generator {
   }
 
   #tick(): void {
-    this.#sending = this.#send().then(() => {
-      if (this.#stopped) return;
-      this.#timer = this.#runtime.clock.setTimer(TICK_MS, () => this.#tick());
-    });
+    this.#sending = this.#send().then(
+      () => {
+        if (this.#stopped) return;
+        this.#timer = this.#runtime.clock.setTimer(TICK_MS, () => this.#tick());
+      },
+      (error: unknown) => this.#fail(error instanceof Error ? error.message : String(error)),
+    );
+  }
+
+  #fail(reason: string): void {
+    this.#stopped = true;
+    this.#runtime.logger.error('the generator stops', { reason });
   }
 
   async #send(): Promise<void> {
-    const batch = this.#batch();
+    this.#owed += this.#perTick;
+    const count = Math.floor(this.#owed);
+    if (count === 0) return;
+    this.#owed -= count;
+    const batch = this.#batch(count);
     this.#partition = (this.#partition + 1) % PARTITIONS;
     const response = await this.#connection.send(
       ProduceRequest,
@@ -106,16 +120,12 @@ export class Generator {
     );
     const result = response.responses[0]?.partitionResponses[0];
     if (result === undefined || result.errorCode === 0) return;
-    this.#stopped = true;
-    this.#runtime.logger.error('the generator stops: its records are refused', {
-      error: errorName(result.errorCode),
-      message: result.errorMessage,
-    });
+    this.#fail(`its records are refused: ${result.errorMessage ?? errorName(result.errorCode)}`);
   }
 
-  #batch(): Uint8Array {
+  #batch(count: number): Uint8Array {
     const nowMs = this.#runtime.clock.wallMs();
-    const records = Array.from({ length: this.#perTick }, () => {
+    const records = Array.from({ length: count }, () => {
       const id = ++this.#order;
       const item = ITEMS[Math.floor(this.#runtime.random.fraction() * ITEMS.length)];
       return {

@@ -13,6 +13,10 @@ import { CommandError } from './output.ts';
 import { quickstart } from './quickstart.ts';
 import { serve } from './serve.ts';
 
+const LOG_LEVELS = ['debug', 'info', 'warn', 'error', 'silent'];
+const SERVE_PORT = 9_092;
+const MIRROR_PORT = 19_092;
+
 const collect = (value: string, all: string[]): string[] => [...all, value];
 
 function wholeNumber(text: string): number {
@@ -26,15 +30,21 @@ function version(): string {
 }
 
 function brokerOptions(command: Command, port: number, logLevel: string): Command {
+  command.setOptionValue('defaultPort', port);
   return command
-    .option('--data <dir>', 'data directory', 'twinlog-data')
-    .option('--listen <host:port>', 'where clients connect', `127.0.0.1:${port}`)
+    .addOption(new Option('--data <dir>', 'data directory').default(undefined, 'twinlog-data'))
+    .addOption(
+      new Option('--listen <host:port>', 'where clients connect').default(
+        undefined,
+        `127.0.0.1:${port}`,
+      ),
+    )
     .option('--properties <file>', 'broker settings, as in a server.properties file')
     .option('--set <name=value>', 'one broker setting (repeatable)', collect, [])
     .option('--json', 'one JSON value per line instead of text', false)
     .addOption(
       new Option('--log-level <level>', 'what is logged to stderr')
-        .choices(['debug', 'info', 'warn', 'error', 'silent'])
+        .choices(LOG_LEVELS)
         .default(logLevel),
     );
 }
@@ -46,7 +56,7 @@ function mirrorsOptions(command: Command): Command {
 }
 
 function mirrorOptions(command: Command): Command {
-  return brokerOptions(command, 19_092, 'warn')
+  return brokerOptions(command, MIRROR_PORT, 'warn')
     .option('--topics <regex>', 'topics to mirror; must match the whole name', '.*')
     .option('--name <mirror>', 'name of the mirror', 'source')
     .option('--config <name=value>', 'one mirror setting (repeatable)', collect, []);
@@ -85,7 +95,9 @@ function buildProgram(): Command {
     .version(version())
     .showHelpAfterError('(twinlog --help lists the commands)')
     .exitOverride((error) => process.exit(error.exitCode === 0 ? 0 : 2));
-  brokerOptions(program.command('serve'), 9092, 'info').description('run a broker').action(serve);
+  brokerOptions(program.command('serve'), SERVE_PORT, 'info')
+    .description('run a broker')
+    .action(serve);
   mirrorOptions(program.command('mirror'))
     .description('mirror topics of a Kafka cluster into a broker started here')
     .requiredOption('--source <host:port>', 'bootstrap servers of the source cluster')
@@ -95,15 +107,19 @@ function buildProgram(): Command {
     .description('see it work: two clusters, a generator and a mirror in one process')
     .option('--data <dir>', 'keep the data here instead of a temporary directory')
     .option('--json', 'one JSON value per line instead of text', false)
-    .option('--log-level <level>', 'what is logged to stderr', 'error')
+    .addOption(
+      new Option('--log-level <level>', 'what is logged to stderr')
+        .choices(LOG_LEVELS)
+        .default('error'),
+    )
     .action(quickstart);
   quickstartOptions(mirrorOptions(program.command('start', { hidden: true })))
     .description('npm start: mirror when --source is given, else quickstart')
     .option('--source <host:port>', 'bootstrap servers of the source cluster')
-    .action(({ data, ...options }) =>
+    .action((options) =>
       options.source === undefined
         ? quickstart({ ...options, logLevel: 'error' })
-        : mirror({ ...options, data }),
+        : mirror(options),
     );
   return program;
 }

@@ -81,12 +81,21 @@ function total(partitions: readonly PartitionStatus[]): number {
   return partitions.reduce((sum, each) => sum + Math.max(each.destinationOffset, 0), 0);
 }
 
+/** Offsets gained by the partitions that both samples know. */
+function gained(previous: StatusSample, now: StatusSample): number {
+  const nameOf = ({ topic, partition }: PartitionStatus): string => `${topic}-${partition}`;
+  const before = new Map(previous.partitions.map((each) => [nameOf(each), each.destinationOffset]));
+  return now.partitions.reduce((sum, each) => {
+    const from = before.get(nameOf(each)) ?? -1;
+    return from < 0 ? sum : sum + Math.max(0, each.destinationOffset - from);
+  }, 0);
+}
+
 /** What changed between two samples. */
 export function progressOf(previous: StatusSample | undefined, now: StatusSample): MirrorProgress {
   const states: Record<string, number> = {};
   for (const { state } of now.partitions) states[state] = (states[state] ?? 0) + 1;
   const seconds = previous === undefined ? 0 : (now.atMs - previous.atMs) / 1000;
-  const gained = total(now.partitions) - total(previous?.partitions ?? []);
   const unknown = now.partitions.some(({ lag }) => lag < 0);
   const failed = now.partitions.filter(({ cause }) => cause !== '');
   return {
@@ -94,7 +103,8 @@ export function progressOf(previous: StatusSample | undefined, now: StatusSample
     states,
     destinationOffsets: total(now.partitions),
     lag: unknown ? -1 : now.partitions.reduce((sum, each) => sum + each.lag, 0),
-    offsetsPerSecond: seconds > 0 ? Math.max(0, Math.round(gained / seconds)) : 0,
+    offsetsPerSecond:
+      previous !== undefined && seconds > 0 ? Math.round(gained(previous, now) / seconds) : 0,
     failures: failed.map(
       (each) => `${each.topic}-${each.partition} ${each.cause}: ${each.message}`,
     ),

@@ -15,7 +15,7 @@ import {
   stopSignal,
 } from './broker-process.ts';
 import { showLiveStatus } from './live-status.ts';
-import { CommandError, type Output, parseAddress, stdoutOutput } from './output.ts';
+import { CommandError, type Output, stdoutOutput } from './output.ts';
 
 /** Options of `mirror`. */
 export interface MirrorOptions extends BrokerOptions {
@@ -26,6 +26,7 @@ export interface MirrorOptions extends BrokerOptions {
   /** Mirror settings, `name=value`. */
   readonly config: readonly string[];
   readonly json: boolean;
+  readonly defaultPort: number;
 }
 
 /** Compiles a whole-match pattern; a CommandError when it is no regular expression. */
@@ -43,8 +44,7 @@ async function matchingTopics(
   options: MirrorOptions,
   pattern: RegExp,
 ): Promise<string[]> {
-  const address = parseAddress(options.source, '--source');
-  const source = await AdminClient.connect(runtime, address, `the source ${options.source}`);
+  const source = await AdminClient.connectAny(runtime, options.source, '--source', 'the source');
   let topics: TopicListing[];
   try {
     topics = await source.listTopics();
@@ -64,9 +64,9 @@ async function matchingTopics(
 }
 
 /** Creates the mirror unless it is there already with the same source. */
-async function ensureMirror(
+export async function ensureMirror(
   admin: AdminClient,
-  options: MirrorOptions,
+  options: Pick<MirrorOptions, 'name' | 'source' | 'config'>,
   output: Output,
 ): Promise<void> {
   const existing = (await admin.listMirrors()).find(
@@ -75,7 +75,7 @@ async function ensureMirror(
   if (existing !== undefined) {
     if (existing.sourceBootstrap !== options.source) {
       throw new CommandError(
-        `Mirror ${options.name} in ${options.data} has source ${existing.sourceBootstrap}, not ` +
+        `Mirror ${options.name} of this data directory has source ${existing.sourceBootstrap}, not ` +
           `${options.source}. Use another --name or another --data directory.`,
       );
     }
@@ -93,17 +93,17 @@ async function ensureMirror(
 }
 
 /** Adds the topics that the mirror does not have yet; fails when none of them could be added. */
-async function addMissingTopics(
+export async function addMissingTopics(
   admin: AdminClient,
-  options: MirrorOptions,
+  mirrorName: string,
   topics: readonly string[],
   output: Output,
 ): Promise<void> {
-  const [description] = await admin.describeMirrors([options.name]);
+  const [description] = await admin.describeMirrors([mirrorName]);
   const present = new Set(description?.topics.map(({ topicName }) => topicName));
   const missing = topics.filter((topic) => !present.has(topic));
   if (missing.length === 0) return;
-  const results = await admin.addTopics(options.name, missing);
+  const results = await admin.addTopics(mirrorName, missing);
   for (const { topic, error, message } of results) {
     output.value({ event: 'topicAdded', topic, error, message });
     output.text(error === null ? `  + ${topic}` : `  ! ${topic}: ${error}: ${message}`);
@@ -121,13 +121,14 @@ export async function mirror(options: MirrorOptions): Promise<void> {
   const stop = stopSignal();
   const runtime = processRuntime(options.logLevel);
   const topics = await matchingTopics(runtime, options, pattern);
-  const broker = await runBroker(runtime, brokerConfig(options), output);
+  const config = brokerConfig(options, options.defaultPort);
+  const broker = await runBroker(runtime, config, output);
   const address = `${broker.host}:${broker.port}`;
   try {
     const admin = await AdminClient.connect(runtime, broker, 'the broker just started');
-    output.text(`twinlog serves the mirror on ${address} (data: ${options.data}).`);
+    output.text(`twinlog serves the mirror on ${address} (data: ${config.text('log.dirs')}).`);
     await ensureMirror(admin, options, output);
-    await addMissingTopics(admin, options, topics, output);
+    await addMissingTopics(admin, options.name, topics, output);
     output.text('Read it with any Kafka client; the topics are read-only until removed:');
     output.text(`  twinlog mirrors describe ${options.name} --bootstrap-server ${address}`);
     output.text(`  twinlog mirrors remove ${options.name} TOPIC --bootstrap-server ${address}`);

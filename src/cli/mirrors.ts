@@ -4,7 +4,7 @@
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';
 import { describeTable, type PartitionStatus, partitionStatuses } from './mirror-status.ts';
-import { CommandError, type Output, parseAddress, stdoutOutput, table } from './output.ts';
+import { CommandError, type Output, stdoutOutput, table } from './output.ts';
 
 /** Options that all of these commands have. */
 export interface MirrorsOptions {
@@ -19,12 +19,13 @@ async function withAdmin(
   options: MirrorsOptions,
   run: (admin: AdminClient, output: Output) => Promise<void>,
 ): Promise<void> {
-  const address = parseAddress(options.bootstrapServer, '--bootstrap-server');
+  const { bootstrapServer } = options;
   const runtime = processRuntime('warn');
-  const admin = await AdminClient.connect(
+  const admin = await AdminClient.connectAny(
     runtime,
-    address,
-    `twinlog at ${options.bootstrapServer}`,
+    bootstrapServer,
+    '--bootstrap-server',
+    'twinlog',
   );
   try {
     await run(admin, stdoutOutput(options.json));

@@ -40,7 +40,7 @@ export function stdoutOutput(json: boolean): Output {
   };
 }
 
-/** Columns padded to their widest cell; numbers to the right. */
+/** Columns padded to their widest cell; numbers, and the dashes among them, to the right. */
 export function table(
   headings: readonly string[],
   rows: readonly (readonly (string | number)[])[],
@@ -52,7 +52,8 @@ export function table(
     Math.max(heading.length, ...cells.map((row) => row[column]?.length ?? 0)),
   );
   const isNumber = (column: number): boolean =>
-    rows.length > 0 && rows.every((row) => typeof row[column] === 'number');
+    rows.some((row) => typeof row[column] === 'number') &&
+    rows.every((row) => typeof row[column] === 'number' || row[column] === '-');
   const line = (row: readonly string[]): string =>
     row
       .map((cell, column) => {
@@ -66,7 +67,7 @@ export function table(
 
 /** Parses `HOST:PORT` (also `[v6]:PORT`); a CommandError that names the option otherwise. */
 export function parseAddress(text: string, option: string): { host: string; port: number } {
-  const match = /^(\[[0-9a-fA-F:]+\]|[^:/\s]+):(\d{1,5})$/.exec(text.trim());
+  const match = /^(\[[0-9a-fA-F:]+\]|[^:/\s,]+):(\d{1,5})$/.exec(text.trim());
   const port = Number(match?.[2]);
   if (!match?.[1] || port > 65_535) {
     throw new CommandError(`${option} ${text}: write it as HOST:PORT, such as 127.0.0.1:9092.`, 2);

@@ -8,6 +8,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import type { LogLevel } from '../io/node/node-logger.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { Broker } from '../server/broker.ts';
 import { BrokerConfig } from '../server/broker-config.ts';
@@ -15,13 +16,14 @@ import { AdminClient } from './admin-client.ts';
 import { processRuntime, runBroker, stopSignal } from './broker-process.ts';
 import { Generator } from './generator.ts';
 import { showLiveStatus } from './live-status.ts';
+import { addMissingTopics, ensureMirror } from './mirror.ts';
 import { CommandError, type Output, stdoutOutput } from './output.ts';
 
 /** Options of `quickstart`. */
 export interface QuickstartOptions {
   readonly data?: string;
   readonly rate: number;
-  readonly logLevel: string;
+  readonly logLevel: LogLevel;
   readonly json: boolean;
   /** Stop by itself after so many seconds; 0: run until a signal. */
   readonly seconds: number;
@@ -98,15 +100,9 @@ async function run(
   );
   const generator = await Generator.start(runtime, source, TOPIC, options.rate);
   const admin = await AdminClient.connect(runtime, destination, 'the destination');
-  const refused = await admin.createMirror(MIRROR, [
-    ['bootstrap.servers', `127.0.0.1:${source.port}`],
-  ]);
-  if (refused !== null && refused.error !== 'MIRROR_ALREADY_EXISTS') {
-    throw new CommandError(`${refused.error}: ${refused.message}`);
-  }
-  for (const { topic, error, message } of await admin.addTopics(MIRROR, [TOPIC])) {
-    if (error !== null) throw new CommandError(`${topic}: ${error}: ${message}`);
-  }
+  const there = `127.0.0.1:${source.port}`;
+  await ensureMirror(admin, { name: MIRROR, source: there, config: [] }, output);
+  await addMissingTopics(admin, MIRROR, [TOPIC], output);
   banner(source, destination, output);
   await showLiveStatus(admin, MIRROR, output, Promise.race(stop));
   admin.close();
