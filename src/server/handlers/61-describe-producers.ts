@@ -1,18 +1,23 @@
 /**
  * DescribeProducers: the producers that a partition's log remembers, open transactions included.
  */
-import { ZERO_UUID } from '../../base/uuid.ts';
-import { errorMessage } from '../../protocol/errors.ts';
+import { errorMessage, errors } from '../../protocol/errors.ts';
 import {
   DescribeProducersRequest,
   DescribeProducersResponse,
 } from '../../protocol/messages/61-describe-producers.ts';
+import { NO_SEQUENCE } from '../../protocol/record-batch.ts';
+import { fromHalves } from '../../storage/time-index.ts';
 import { apiHandler, type BrokerServices } from '../api-handler.ts';
 
-function describePartition({ replicas }: BrokerServices, topic: string, index: number) {
-  const partition = replicas.partition(topic, index);
-  const key = { topic, topicId: ZERO_UUID, partition: index };
-  const errorCode = partition?.leaderError(-1) ?? replicas.missingError(key);
+function missingError({ metadata }: BrokerServices, topic: string, index: number): number {
+  const exists = metadata.image.topicsByName.get(topic)?.partitions.has(index) === true;
+  return (exists ? errors.NOT_LEADER_OR_FOLLOWER : errors.UNKNOWN_TOPIC_OR_PARTITION).code;
+}
+
+function describePartition(services: BrokerServices, topic: string, index: number) {
+  const partition = services.replicas.partition(topic, index);
+  const errorCode = partition?.leaderError(-1) ?? missingError(services, topic, index);
   if (partition === undefined || errorCode !== 0) {
     const message = errorMessage(errorCode);
     return { partitionIndex: index, errorCode, errorMessage: message, activeProducers: [] };
@@ -20,10 +25,10 @@ function describePartition({ replicas }: BrokerServices, topic: string, index: n
   const activeProducers = partition.log.activeProducers().map((producer) => ({
     producerId: producer.producerId,
     producerEpoch: producer.producerEpoch,
-    lastSequence: producer.lastSequence,
-    lastTimestamp: BigInt(producer.lastTimestamp),
+    lastSequence: producer.batches.at(-1)?.lastSequence ?? NO_SEQUENCE,
+    lastTimestamp: fromHalves(producer.timestampHigh, producer.timestampLow),
     coordinatorEpoch: producer.coordinatorEpoch,
-    currentTxnStartOffset: producer.currentTxnFirstOffset ?? -1,
+    currentTxnStartOffset: producer.currentTxnFirstOffset,
   }));
   return { partitionIndex: index, errorCode, activeProducers };
 }
