@@ -49,7 +49,10 @@ export class FollowerState {
     return this.#brokerEpoch;
   }
 
-  fetched(fetch: FollowerFetch, leaderEndOffset: number, nowMs: number): void {
+  /** True when its log end or start is new to us. */
+  fetched(fetch: FollowerFetch, leaderEndOffset: number, nowMs: number): boolean {
+    const { fetchOffset, logStartOffset } = fetch;
+    const moved = fetchOffset !== this.#logEndOffset || logStartOffset !== this.#logStartOffset;
     if (fetch.fetchOffset >= leaderEndOffset) {
       this.#lastCaughtUpMs = nowMs;
     } else if (fetch.fetchOffset >= this.#leaderEndAtLastFetch) {
@@ -60,6 +63,7 @@ export class FollowerState {
     this.#brokerEpoch = fetch.replicaEpoch;
     this.#leaderEndAtLastFetch = leaderEndOffset;
     this.#lastFetchMs = nowMs;
+    return moved;
   }
 
   /** Whether it lagged for longer than `replica.lag.time.max.ms`. */

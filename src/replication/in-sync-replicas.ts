@@ -105,11 +105,9 @@ export class InSyncReplicas {
     return this.#followers.values();
   }
 
-  /** False when the replica is not one of this partition. */
+  /** True when one of the follower's offsets is new. */
   fetched(fetch: FollowerFetch, leaderEndOffset: number, nowMs: number): boolean {
-    const follower = this.#followers.get(fetch.replicaId);
-    follower?.fetched(fetch, leaderEndOffset, nowMs);
-    return follower !== undefined;
+    return this.#followers.get(fetch.replicaId)?.fetched(fetch, leaderEndOffset, nowMs) === true;
   }
 
   /** Whether fewer are in sync than `minInsyncReplicas`, or than there are replicas if fewer. */

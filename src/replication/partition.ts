@@ -548,11 +548,11 @@ export class Partition {
       logStartOffset: request.logStartOffset,
     };
     const now = this.#context.clock.monotonicMs();
-    this.#replicas.fetched(fetch, this.log.logEndOffset, now);
+    const moved = this.#replicas.fetched(fetch, this.log.logEndOffset, now);
     this.#replicas.maybeExpand(params.replicaId, this.#leaderPosition());
-    this.#advanceHighWatermark();
-    // Also without a new high watermark: T6 and DeleteRecords wait for what a follower reports.
-    this.watchers.notify();
+    const advanced = this.#advanceHighWatermark();
+    // Also without a new high watermark: DeleteRecords waits for what a follower reports.
+    if (moved || advanced) this.watchers.notify();
   }
 
   #leaderPosition(): LeaderPosition {
@@ -566,7 +566,7 @@ export class Partition {
     };
   }
 
-  /** Asks for an ISR without those that lag too long. Called now and then by the replica manager. */
+  /** Asks for an ISR without those that lag too long. Called now and then. */
   maybeShrinkIsr(): void {
     if (!this.isLeader()) return;
     this.#replicas.maybeShrink(this.#leaderPosition(), this.#context.clock.monotonicMs());

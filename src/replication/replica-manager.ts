@@ -53,7 +53,7 @@ import { whenPartition } from './purgatory.ts';
 /** replica.lag.time.max.ms: how long an ISR member may lag. */
 export const REPLICA_LAG_TIME_MAX_MS = 30_000;
 
-/** Learns which partitions this broker leads; coordinators and mirrors. Must neither throw nor wait. */
+/** Learns which partitions this broker leads. Must neither throw nor wait. */
 export interface LeadershipListener {
   /** Also for a new leader epoch of a partition that this broker led already. */
   onBecomeLeader(partition: Partition): void;

@@ -16,7 +16,7 @@ import {
   watch,
 } from './harness.ts';
 
-test('a reader is bounded by the high watermark, a committed one by the last stable offset', async (t) => {
+test('readers are bounded by the high watermark, committed ones by the LSO', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a');
   const partition = broker.partition('a');
@@ -128,7 +128,7 @@ test('bytes below minBytes are handed out when the time is over', async (t) => {
   assert.deepEqual(poll.value?.map(baseOffsets), [[0]]);
 });
 
-test('maxBytes bounds the response; the first partition with data gives at least one batch', async (t) => {
+test('maxBytes bounds the response, but the first data is at least one batch', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a', 3);
   for (const partition of [1, 2]) {

@@ -156,7 +156,7 @@ test('a removed partition never reaches the sink, not even from the fetch in fli
   assert.equal(loop.size, 1);
 });
 
-test('a partition removed by the sink call of another is skipped in the same response', async () => {
+test('a partition removed in the sink call of another is skipped in that response', async () => {
   const targets = [target(0), target(1)];
   const { endpoint, sink, loop } = start(...targets);
   sink.actions.set(0, (asked) => {
@@ -216,7 +216,7 @@ test('removing a delayed partition leaves no timer behind', async () => {
   assert.equal(endpoint.inFlight, false);
 });
 
-test('a failed fetch backs the whole loop off, with a cap, and starts over at success', async () => {
+test('a failed fetch backs the whole loop off, with a cap, until a success', async () => {
   const only = target(0);
   const { clock, endpoint, sink } = start(only);
   await settle();

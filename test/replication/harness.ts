@@ -56,6 +56,7 @@ export class TestBroker {
   readonly alterations: AlterPartitionRequest[] = [];
   readonly configs = new Map<string, Partial<LogConfig>>();
   alterationError = 0;
+  controllerLost = false;
   image: MetadataImage = emptyImage('cluster');
   readonly logManager: LogManager;
   readonly replicas: ReplicaManager;
@@ -193,6 +194,7 @@ export class TestBroker {
       subscribe: refuse,
       alterPartition: (request) => {
         this.alterations.push(request);
+        if (this.controllerLost) return Promise.reject(new Error('no controller'));
         const topics = request.topics.map(({ topicId, partitions }) => ({
           topicId,
           partitions: partitions.map((each) => ({

@@ -35,7 +35,7 @@ function ask(broker: TestBroker, timestamp: bigint, readCommitted = false, repli
   return answer;
 }
 
-test('latest is the high watermark, the LSO for READ_COMMITTED, the log end for replicas', async (t) => {
+test('latest: the high watermark, the LSO for READ_COMMITTED, the end for replicas', async (t) => {
   const broker = await brokerWithOffsets(t);
   const latest = { error: 0, timestamp: -1n, leaderEpoch: 2 };
   assert.deepEqual(ask(broker, OffsetSpec.LATEST), { ...latest, offset: 5 });
@@ -81,7 +81,7 @@ test('epochs are checked, and their ends told', async (t) => {
   assert.deepEqual(query(1, -1, 'nosuch'), { error: unknown, ...none });
 });
 
-test('a new leader that has not reached its epoch start answers OFFSET_NOT_AVAILABLE', async (t) => {
+test('a leader that is not at its epoch start yet answers OFFSET_NOT_AVAILABLE', async (t) => {
   const broker = await startTestBroker(t);
   const replicas = [THIS_BROKER, OTHER_BROKER];
   broker.createTopic('a', 1, { replicas, isr: replicas });

@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { errors } from '../../src/protocol/errors.ts';
+import { ALTER_PARTITION_RETRY_MS } from '../../src/replication/isr-updates.ts';
 import { settle } from './fakes.ts';
 import {
   batch,
@@ -112,7 +113,7 @@ test('F5 F7 a mirrored append keeps offsets and gaps, and commits by the local I
   assert.deepEqual([partition.log.logEndOffset, partition.log.highWatermark], [12, 12]);
 });
 
-test('a mirrored append is refused when stale, when not mirrored and when not leading', async (t) => {
+test('a mirrored append is refused when stale, not mirrored, or not leading', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a');
   const partition = broker.partition('a');
@@ -143,7 +144,7 @@ test('F8 a log start up to the high watermark is followed at once', async (t) =>
   assert.equal(partition.log.logStartOffset, 3);
 });
 
-test('F8 a log start between high watermark and log end waits for the high watermark', async (t) => {
+test('F8 a log start between high watermark and log end waits for the former', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a', 1, TWO_REPLICAS);
   mirrorTopic(broker, 'a');
@@ -289,6 +290,42 @@ test('a follower that caught up joins the ISR through the controller', async (t)
   ]);
   assert.deepEqual(partition.isr, [1, 2]);
   assert.equal(partition.partitionEpoch, 1);
+});
+
+test('a refused ISR change leaves the ISR as it is, and is asked for again', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.createTopic('a', 1, { ...TWO_REPLICAS, isr: [THIS_BROKER] });
+  broker.alterationError = errors.INELIGIBLE_REPLICA.code;
+  await followerFetch(broker, 'a', 0);
+  await settle();
+  assert.deepEqual(broker.partition('a').isr, [1]);
+  broker.alterationError = 0;
+  await followerFetch(broker, 'a', 0);
+  await settle();
+  assert.deepEqual(broker.partition('a').isr, [1, 2]);
+});
+
+test('newer metadata overtakes an ISR change that is on its way', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.createTopic('a', 1, { ...TWO_REPLICAS, isr: [THIS_BROKER] });
+  await followerFetch(broker, 'a', 0);
+  broker.changePartition('a', 0, { leaderEpoch: 1 });
+  await settle();
+  assert.equal(broker.alterations[0]?.topics[0]?.partitions[0]?.leaderEpoch, 0);
+  assert.deepEqual([broker.partition('a').isr, broker.partition('a').partitionEpoch], [[1], 1]);
+});
+
+test('an ISR change is sent again when the controller is lost', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.createTopic('a', 1, { ...TWO_REPLICAS, isr: [THIS_BROKER] });
+  broker.controllerLost = true;
+  await followerFetch(broker, 'a', 0);
+  await settle();
+  assert.deepEqual(broker.partition('a').isr, [1]);
+  broker.controllerLost = false;
+  await broker.clock.advance(ALTER_PARTITION_RETRY_MS);
+  assert.equal(broker.alterations.length, 2);
+  assert.deepEqual(broker.partition('a').isr, [1, 2]);
 });
 
 test('an ISR member that lags too long is taken out, and acks=all goes on', async (t) => {
