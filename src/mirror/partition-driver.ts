@@ -1,0 +1,584 @@
+/**
+ * Drives one mirrored partition through its states while this broker leads it.
+ *
+ * Made by the mirror manager per leadership (leader epoch) and membership; performs what `step`
+ * decides. Invariants:
+ * - Events go through one queue: a transition is decided, written, durable, and only then performed
+ *   and shown to the gate (S2, S4).
+ * - What acts in a state is void once the state or the leadership has moved on (`#action`).
+ * - With no event waiting, the membership is compared with the state: a missed notice is repaired
+ *   by the next one (T1).
+ * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4).
+ */
+import { ZERO_UUID } from '../base/uuid.ts';
+import type { Runtime, Timer } from '../io/runtime.ts';
+import type { ControllerPort } from '../metadata/controller-port.ts';
+import type { MirrorMembership } from '../metadata/image.ts';
+import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
+import type { Partition } from '../replication/partition.ts';
+import { type MirrorCause, MirrorFailure } from './causes.ts';
+import type { MirrorStateStore } from './mirror-coordinator.ts';
+import { type FetchEvents, PartitionFetch } from './partition-fetch.ts';
+import type { MirrorPartitionStates } from './partition-states.ts';
+import {
+  checkSourceCluster,
+  checkTopicId,
+  compareBelow,
+  findDivergence,
+  sourceRange,
+  truncationOffset,
+} from './prepare.ts';
+import type { MirrorBrokerSettings, MirrorSettings } from './settings.ts';
+import type { SourceCluster, SourceLeader } from './source-cluster.ts';
+import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
+import {
+  type MirrorEffect,
+  type MirrorEvent,
+  type MirrorStateName,
+  stateName,
+  step,
+} from './states.ts';
+import {
+  type CutContext,
+  cutTo,
+  cutToLastStable,
+  lowerRows,
+  Superseded,
+  whenReplicasFollowed,
+} from './truncation.ts';
+
+/** Backoff of FAILED partitions (S5). */
+export const FAILED_BACKOFF: BackoffPolicy = { initialMs: 1_000, maxMs: 300_000 };
+/** Backoff of reads and writes of the row. */
+export const STORE_BACKOFF: BackoffPolicy = { initialMs: 50, maxMs: 5_000 };
+/** Pause before a question about the source's range is asked again. */
+const RANGE_RETRY_MS = 1_000;
+/** Events that may wait; there are never more than a few, as each action posts one. */
+export const MAX_QUEUED_EVENTS = 100;
+
+/** What drivers share. */
+export interface DriverContext {
+  readonly runtime: Runtime;
+  /** This cluster's id. */
+  readonly clusterId: string;
+  readonly store: MirrorStateStore;
+  readonly states: MirrorPartitionStates;
+  readonly controller: Pick<ControllerPort, 'electSameLeader'>;
+  readonly limits: MirrorBrokerSettings;
+  /** Undefined: the mirror has no settings (yet). */
+  mirror(
+    name: string,
+  ): { readonly source: SourceCluster; readonly settings: MirrorSettings } | undefined;
+  /** An event that the table does not allow: counted, never silent (S1). */
+  onIllegal(message: string): void;
+}
+
+/** What DescribeMirrors says of a partition besides its log (A4). */
+export interface DriverStatus {
+  readonly state: MirrorStateName;
+  readonly row: MirrorStateRow | undefined;
+  readonly cause: string;
+  readonly message: string;
+  /** Wall times in ms, −1 unknown. */
+  readonly sinceMs: number;
+  readonly nextRetryMs: number;
+  readonly progress: ReturnType<PartitionFetch['progress']> | undefined;
+}
+
+interface QueuedEvent {
+  readonly event: MirrorEvent;
+  readonly done: (durable: boolean) => void;
+}
+
+const FENCED: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
+  errors.FENCED_LEADER_EPOCH.code,
+  errors.FENCED_STATE_EPOCH.code,
+]);
+
+/** See the file header. */
+export class PartitionDriver {
+  readonly partition: Partition;
+  readonly leaderEpoch: number;
+  readonly key: RowKey;
+  readonly #context: DriverContext;
+  #membership: MirrorMembership;
+  #row: MirrorStateRow | undefined;
+  #loaded = false;
+  #closed = false;
+  #queue: QueuedEvent[] = [];
+  #working = false;
+  /** Number of the action that may act; older ones are void. */
+  #action = 0;
+  #fetch: PartitionFetch | undefined;
+  #fetchSource: SourceCluster | undefined;
+  #retryTimer: Timer | undefined;
+  #nextRetryMs = -1;
+  #storeAttempts = 0;
+
+  constructor(context: DriverContext, partition: Partition, membership: MirrorMembership) {
+    this.#context = context;
+    this.partition = partition;
+    this.leaderEpoch = partition.leaderEpoch;
+    this.#membership = membership;
+    const { topicId, topicPartition } = partition;
+    this.key = { mirror: membership.mirror, topicId, partition: topicPartition.partition };
+  }
+
+  start(): void {
+    void this.#load();
+  }
+
+  /** Drops all that is in memory (S6): leadership or membership is gone. */
+  close(): void {
+    this.#closed = true;
+    this.#haltFetch();
+    for (const { done } of this.#queue) done(false);
+    this.#queue = [];
+  }
+
+  /** The membership as of now, changed or not. */
+  membershipIs(membership: MirrorMembership): void {
+    this.#membership = membership;
+    void this.#work();
+  }
+
+  /** The mirror's source was made anew (A6): what hangs on the old one starts again. */
+  sourceReplaced(): void {
+    if (this.#closed || this.#fetch === undefined) return;
+    this.#haltFetch();
+    if (this.#row !== undefined && stateName(this.#row.state) === 'MIRRORING') this.#startFetch();
+  }
+
+  status(): DriverStatus {
+    const row = this.#row;
+    const trouble = this.#fetch?.trouble;
+    const state = row === undefined ? 'UNKNOWN' : stateName(row.state);
+    return {
+      state,
+      row,
+      cause: trouble?.cause ?? row?.cause ?? '',
+      message: trouble?.message ?? row?.message ?? '',
+      sinceMs: trouble?.sinceMs ?? row?.sinceMs ?? -1,
+      nextRetryMs: trouble?.nextRetryMs ?? this.#nextRetryMs,
+      progress: this.#fetch?.progress(),
+    };
+  }
+
+  // --- the row ----------------------------------------------------------------------------------
+
+  async #load(): Promise<void> {
+    const answer = await this.#context.store.read(this.key);
+    if (this.#closed) return;
+    if (!('row' in answer)) {
+      this.#later(() => this.#load());
+      return;
+    }
+    this.#row = answer.row;
+    this.#loaded = true;
+    if (answer.row === undefined) {
+      void this.#work();
+      return;
+    }
+    this.#show(answer.row);
+    void this.#post({ type: 'claim', membershipOffset: answer.row.membershipOffset });
+  }
+
+  /** Somebody else moved the row: forgets what we know and reads it again. */
+  #reload(): void {
+    this.#haltFetch();
+    this.#loaded = false;
+    this.#context.states.clear(this.key.topicId, this.key.partition);
+    const waiting = this.#queue;
+    this.#queue = [];
+    for (const { done } of waiting) done(false);
+    this.#later(() => this.#load());
+  }
+
+  #later(action: () => void): void {
+    this.#storeAttempts++;
+    const { clock, random } = this.#context.runtime;
+    const delayMs = backoffMs(STORE_BACKOFF, this.#storeAttempts, random);
+    clock.setTimer(delayMs, () => {
+      if (!this.#closed) action();
+    });
+  }
+
+  #show(row: MirrorStateRow): void {
+    const { topicId, partition, mirror } = this.key;
+    // A STOPPED row that a newer membership has overtaken opens nothing.
+    if (this.#needsPrepare()) this.#context.states.clear(topicId, partition);
+    else this.#context.states.set(topicId, partition, mirror, stateName(row.state));
+  }
+
+  // --- events -----------------------------------------------------------------------------------
+
+  /** Resolves true when the event's row is durable, false when it was refused or is void. */
+  #post(event: MirrorEvent): Promise<boolean> {
+    if (this.#closed || this.#queue.length >= MAX_QUEUED_EVENTS) return Promise.resolve(false);
+    return new Promise((resolve) => {
+      this.#queue.push({ event, done: resolve });
+      void this.#work();
+    });
+  }
+
+  async #work(): Promise<void> {
+    if (this.#working || this.#closed || !this.#loaded) return;
+    this.#working = true;
+    while (!this.#closed && this.#loaded) {
+      const next = this.#queue.shift() ?? this.#fromMembership();
+      if (next === undefined) break;
+      next.done(await this.#handle(next.event));
+    }
+    this.#working = false;
+  }
+
+  /** The event that the membership calls for in this state, if any (T1, S7). */
+  #fromMembership(): QueuedEvent | undefined {
+    const state = this.#row === undefined ? 'UNKNOWN' : stateName(this.#row.state);
+    const { removed, offset } = this.#membership;
+    const done = (): void => {};
+    if (removed && state !== 'STOPPING' && state !== 'STOPPED') {
+      return { event: { type: 'stop', membershipOffset: offset }, done };
+    }
+    if (!this.#needsPrepare()) return undefined;
+    return { event: { type: 'prepare', membershipOffset: offset }, done };
+  }
+
+  #needsPrepare(): boolean {
+    const { removed, offset } = this.#membership;
+    if (removed) return false;
+    if (this.#row === undefined) return true;
+    return stateName(this.#row.state) === 'STOPPED' && this.#row.membershipOffset < offset;
+  }
+
+  async #handle(event: MirrorEvent): Promise<boolean> {
+    const input = {
+      topicName: this.partition.topic,
+      partition: this.key.partition,
+      leaderEpoch: this.leaderEpoch,
+      row: this.#row,
+    };
+    const decided = step(input, event, this.#context.runtime.clock.wallMs());
+    if ('illegal' in decided) {
+      this.#context.onIllegal(`${this.partition.topic}-${this.key.partition}: ${decided.illegal}`);
+      return false;
+    }
+    if (decided.row === undefined) return true;
+    if (!(await this.#write(decided.row))) return false;
+    const before = this.#row?.state;
+    this.#row = decided.row;
+    this.#storeAttempts = 0;
+    this.#show(decided.row);
+    if (before !== decided.row.state) this.#log(decided.row, event.type);
+    for (const effect of decided.effects) this.#perform(effect);
+    return true;
+  }
+
+  #log(row: MirrorStateRow, event: string): void {
+    const { topicName, partition, cause, message } = row;
+    const fields = { mirror: this.key.mirror, topic: topicName, partition, event };
+    const why = cause === '' ? {} : { cause, message };
+    const text = `mirror partition is ${stateName(row.state)}`;
+    this.#context.runtime.logger.info(text, { ...fields, ...why });
+  }
+
+  /** True: durable. A refusal that waiting cures is retried for as long as the driver lives. */
+  async #write(row: MirrorStateRow): Promise<boolean> {
+    const { clock, random } = this.#context.runtime;
+    for (let attempt = 1; ; attempt++) {
+      const error = await this.#context.store.write(this.key, row);
+      if (this.#closed) return false;
+      if (error === errors.NONE.code) return true;
+      if (FENCED.has(error)) {
+        this.#reload();
+        return false;
+      }
+      if (error === errors.INVALID_REQUEST.code) {
+        this.#context.onIllegal(`the coordinator refused a move to ${stateName(row.state)}`);
+        return false;
+      }
+      const delayMs = backoffMs(STORE_BACKOFF, attempt, random);
+      await new Promise<void>((resolve) => clock.setTimer(delayMs, resolve));
+      if (this.#closed) return false;
+    }
+  }
+
+  // --- effects ----------------------------------------------------------------------------------
+
+  #perform(effect: MirrorEffect): void {
+    switch (effect.type) {
+      case 'haltFetch':
+        this.#haltFetch();
+        break;
+      case 'fetch':
+        this.#startFetch();
+        break;
+      case 'prepare':
+        this.#act((isCurrent) => this.#prepare(isCurrent));
+        break;
+      case 'cut':
+        this.#act((isCurrent) => this.#stop(isCurrent));
+        break;
+      case 'scheduleRetry':
+        this.#scheduleRetry(effect.attempt);
+        break;
+      case 'open':
+        // The gate was shown the state when it became durable.
+        break;
+    }
+  }
+
+  #haltFetch(): void {
+    this.#action++;
+    this.#retryTimer?.cancel();
+    this.#retryTimer = undefined;
+    this.#nextRetryMs = -1;
+    if (this.#fetch !== undefined) this.#fetchSource?.unregister(this.#fetch);
+    this.#fetch = undefined;
+    this.#fetchSource = undefined;
+  }
+
+  /** Runs what a state does on entry; its failure is an event. */
+  #act(action: (isCurrent: () => boolean) => Promise<void>): void {
+    const number = ++this.#action;
+    const isCurrent = (): boolean => !this.#closed && this.#action === number;
+    void action(isCurrent).catch((error: unknown) => {
+      if (error instanceof Superseded) return;
+      if (!(error instanceof MirrorFailure)) throw error;
+      if (isCurrent()) this.#fail(error.mirrorCause, error.message, false);
+    });
+  }
+
+  #fail(cause: MirrorCause, message: string, progressed: boolean): void {
+    void this.#post({ type: 'fail', cause, message, progressed });
+  }
+
+  #mirror(): { readonly source: SourceCluster; readonly settings: MirrorSettings } {
+    const mirror = this.#context.mirror(this.key.mirror);
+    if (mirror !== undefined) return mirror;
+    throw new MirrorFailure('DESTINATION_BUSY', `mirror ${this.key.mirror} has no settings`);
+  }
+
+  #cutContext(isCurrent: () => boolean): CutContext {
+    const { runtime, store, controller } = this.#context;
+    const keepsTail = this.#context.mirror(this.key.mirror)?.settings.lostAndFoundEnable !== false;
+    return { runtime, store, controller, keepsTail, leaderEpoch: this.leaderEpoch, isCurrent };
+  }
+
+  /** T2–T6. */
+  async #prepare(isCurrent: () => boolean): Promise<void> {
+    const { source } = this.#mirror();
+    const { partition } = this;
+    const topic = await source.topic(partition.topic);
+    checkTopicId(topic, partition.topicId);
+    checkSourceCluster(this.#row?.sourceClusterId ?? '', source.clusterId);
+    const { mirror, topicId } = this.key;
+    const offset = await truncationOffset(source, this.#context.store, {
+      mirror,
+      topic,
+      topicId,
+      partition: this.key.partition,
+      clusterId: this.#context.clusterId,
+    });
+    if (!isCurrent()) return;
+    if (offset === 0 && partition.log.logEndOffset > 0) {
+      throw new MirrorFailure(
+        'WOULD_DISCARD_ALL',
+        `nothing is known to be mirrored, but the log holds offsets up to ` +
+          `${partition.log.logEndOffset}, which would all be dropped`,
+      );
+    }
+    await compareBelow(source, partition, topic, Math.min(offset, partition.log.logEndOffset));
+    if (!isCurrent()) return;
+    const learned = await this.#post({
+      type: 'learn',
+      sourceClusterId: source.clusterId,
+      sourceTopicId: topic.id,
+      sourceEpochs: this.#epochsBelow(offset),
+    });
+    if (!learned || !isCurrent()) return;
+    await this.#cut(isCurrent, offset);
+    await whenReplicasFollowed(this.#cutContext(isCurrent), partition);
+    await this.#post({ type: 'prepared' });
+  }
+
+  #epochsBelow(offset: number): SourceEpoch[] {
+    return (this.#row?.sourceEpochs ?? []).filter(({ startOffset }) => startOffset < offset);
+  }
+
+  /** T3–T5; returns when there was nothing to cut. */
+  async #cut(isCurrent: () => boolean, offset: number): Promise<void> {
+    const context = this.#cutContext(isCurrent);
+    await lowerRows(context, this.partition, offset, {
+      key: this.key,
+      lower: (lastMirroredOffset) => this.#post({ type: 'lower', lastMirroredOffset }),
+    });
+    await cutTo(context, this.partition, offset);
+  }
+
+  /** D1, D2. */
+  async #stop(isCurrent: () => boolean): Promise<void> {
+    if (!this.#row?.reachedMirroring) {
+      await this.#post({ type: 'stopped', lastMirroredOffset: undefined });
+      return;
+    }
+    const context = this.#cutContext(isCurrent);
+    await cutToLastStable(context, this.partition);
+    await whenReplicasFollowed(context, this.partition);
+    const lastMirroredOffset = this.partition.log.logEndOffset;
+    await this.#post({ type: 'stopped', lastMirroredOffset });
+  }
+
+  /** S5: before the state changes, the source is asked whether it answers. */
+  #scheduleRetry(attempt: number): void {
+    const { clock, random } = this.#context.runtime;
+    const delayMs = backoffMs(FAILED_BACKOFF, attempt, random);
+    this.#nextRetryMs = clock.wallMs() + delayMs;
+    this.#retryTimer = clock.setTimer(delayMs, () => {
+      this.#retryTimer = undefined;
+      this.#nextRetryMs = -1;
+      this.#act((isCurrent) => this.#retry(isCurrent, attempt));
+    });
+  }
+
+  async #retry(isCurrent: () => boolean, attempt: number): Promise<void> {
+    const returnsTo = stateName(this.#row?.previousState ?? -1);
+    try {
+      if (returnsTo !== 'STOPPING') await this.#mirror().source.topic(this.partition.topic);
+    } catch (error) {
+      if (!(error instanceof MirrorFailure)) throw error;
+      if (isCurrent()) this.#scheduleRetry(attempt + 1);
+      return;
+    }
+    if (isCurrent()) await this.#post({ type: 'retry' });
+  }
+
+  // --- mirroring --------------------------------------------------------------------------------
+
+  #startFetch(): void {
+    if (this.#fetch !== undefined) return;
+    const mirror = this.#context.mirror(this.key.mirror);
+    if (mirror === undefined) {
+      this.#fail('DESTINATION_BUSY', `mirror ${this.key.mirror} has no settings`, false);
+      return;
+    }
+    const fetch: PartitionFetch = new PartitionFetch(this.#context.runtime.clock, this.partition, {
+      sourceTopicId: this.#row?.sourceTopicId ?? ZERO_UUID,
+      maxBytes: this.#context.limits.fetchMaxBytes,
+      knownEpoch: this.#row?.sourceEpochs.at(-1)?.epoch ?? -1,
+      events: this.#fetchEvents(() => fetch),
+    });
+    this.#fetch = fetch;
+    this.#fetchSource = mirror.source;
+    mirror.source.register(fetch, {
+      verify: (leader) => this.#verify(fetch, leader),
+      recreated: (id) => this.#recreated(id),
+    });
+  }
+
+  /** Events of a fetch that is not ours any more are void. */
+  #fetchEvents(fetch: () => PartitionFetch): FetchEvents {
+    const guarded = (act: () => void): void => {
+      if (!this.#closed && this.#fetch === fetch()) act();
+    };
+    return {
+      learn: (epochs) => guarded(() => void this.#learn(fetch(), epochs)),
+      fail: (cause, message) => guarded(() => this.#fail(cause, message, fetch().progressed)),
+      outOfRange: () => guarded(() => this.#act((current) => this.#judgeRange(current))),
+      startInside: (base) => guarded(() => this.#startInside(base)),
+      lost: () => guarded(() => this.#haltFetch()),
+    };
+  }
+
+  async #learn(fetch: PartitionFetch, epochs: readonly SourceEpoch[]): Promise<void> {
+    const known = this.#row?.sourceEpochs ?? [];
+    const durable = await this.#post({ type: 'learn', sourceEpochs: [...known, ...epochs] });
+    if (!durable || this.#fetch !== fetch) return;
+    fetch.learned(epochs.at(-1)?.epoch ?? -1);
+    this.#fetchSource?.resume(fetch);
+  }
+
+  /** F9: the source does not have our log end. */
+  async #judgeRange(isCurrent: () => boolean): Promise<void> {
+    const [fetch, source] = [this.#fetch, this.#fetchSource];
+    if (fetch === undefined || source === undefined) return;
+    const { partition } = this;
+    const resumeLater = (): void => {
+      this.#context.runtime.clock.setTimer(RANGE_RETRY_MS, () => {
+        if (this.#fetch === fetch) source.resume(fetch);
+      });
+    };
+    try {
+      // The identity first: another topic of that name has its own offsets (F12).
+      const topic = await source.topic(partition.topic);
+      if (topic.id !== fetch.sourceTopicId) return;
+      const { earliest, latest } = await sourceRange(source, partition);
+      if (!isCurrent()) return;
+      const end = partition.log.logEndOffset;
+      if (end < earliest) {
+        this.#context.runtime.logger.warn('mirror gap: deleted at the source', {
+          topic: partition.topic,
+          partition: this.key.partition,
+          firstOffset: end,
+          lastOffset: earliest - 1,
+        });
+        partition.followLogStart(earliest, this.leaderEpoch);
+        source.resume(fetch);
+      } else if (end > latest) {
+        const leader = await source.leader(partition.topic, this.key.partition);
+        if (isCurrent() && (await this.#verify(fetch, leader))) resumeLater();
+      } else resumeLater();
+    } catch (error) {
+      if (!(error instanceof MirrorFailure)) throw error;
+      const failed = fetch.troubled(error.mirrorCause, error.message, RANGE_RETRY_MS);
+      if (!failed) resumeLater();
+    }
+  }
+
+  #startInside(baseOffset: number): void {
+    const { log } = this.partition;
+    this.partition.restartForMirror(baseOffset, log.logStartOffset, this.leaderEpoch);
+    const [fetch, source] = [this.#fetch, this.#fetchSource];
+    this.#context.runtime.clock.defer(() => {
+      if (fetch !== undefined && this.#fetch === fetch) source?.resume(fetch);
+    });
+  }
+
+  /** F10; true: fetch on. */
+  async #verify(fetch: PartitionFetch, leader: SourceLeader): Promise<boolean> {
+    const source = this.#fetchSource;
+    const epochs = this.#row?.sourceEpochs ?? [];
+    if (source === undefined) return false;
+    const found = await findDivergence(source, leader, this.partition, epochs);
+    if (this.#closed || this.#fetch !== fetch) return false;
+    if (found.kind === 'same') return true;
+    const { logEndOffset, logStartOffset } = this.partition.log;
+    const policy = this.#context.mirror(this.key.mirror)?.settings.divergencePolicy ?? 'fail';
+    const common = found.kind === 'diverged' ? found.commonOffset : -1;
+    if (policy === 'fail' || common <= logStartOffset) {
+      const where = common < 0 ? 'no epoch in common' : `common up to ${common}`;
+      const message = `the source lost records: local log end ${logEndOffset}, ${where}`;
+      this.#fail('SOURCE_DIVERGED', message, fetch.progressed);
+      return false;
+    }
+    this.#haltFetch();
+    this.#act(async (isCurrent) => {
+      const sourceEpochs = this.#epochsBelow(common);
+      if (await this.#post({ type: 'learn', sourceEpochs })) await this.#cut(isCurrent, common);
+      // Nothing had to be dropped after all: no new leadership comes to fetch on.
+      if (isCurrent()) this.#startFetch();
+    });
+    return false;
+  }
+
+  /** F12, as Y5: the data stays, the partition stops and becomes writable. */
+  #recreated(id: string): void {
+    void this.#post({
+      type: 'stop',
+      membershipOffset: this.#membership.offset,
+      cause: 'SOURCE_TOPIC_RECREATED',
+      reason: `the topic has id ${id} at the source now`,
+    });
+  }
+}

@@ -1,0 +1,181 @@
+/**
+ * Cuts of a mirrored log: at the start of an episode (T3–T6), after a divergence (F10), at its stop
+ * (D1). The driver calls these inside a state whose row is durable.
+ *
+ * Invariants:
+ * - Rows that remember more than the cut leaves are lowered durably before it (T3).
+ * - What is dropped has been kept before it (T4).
+ * - A cut ends with a new leader epoch (T5): the leadership that made it is over then, and the next
+ *   one finds nothing left to cut, so repeating is harmless (S3).
+ */
+import type { Runtime } from '../io/runtime.ts';
+import type { ControllerPort } from '../metadata/controller-port.ts';
+import { errors } from '../protocol/errors.ts';
+import type { Partition } from '../replication/partition.ts';
+import { whenPartition } from '../replication/purgatory.ts';
+import { MirrorFailure } from './causes.ts';
+import { keepTail } from './lost-and-found.ts';
+import type { MirrorStateStore } from './mirror-coordinator.ts';
+import type { RowKey } from './state-row.ts';
+import { rowKeyText } from './state-row.ts';
+
+/** The parts of a partition that a cut needs. */
+export type CutPartition = Pick<
+  Partition,
+  | 'topic'
+  | 'partition'
+  | 'topicId'
+  | 'leaderEpoch'
+  | 'truncateForMirror'
+  | 'isrReachedLogEnd'
+  | 'isLeader'
+  | 'watchers'
+> & {
+  readonly log: Pick<
+    Partition['log'],
+    'directory' | 'logStartOffset' | 'logEndOffset' | 'lastStableOffset' | 'read'
+  >;
+};
+
+/** What cuts use of their surroundings. */
+export interface CutContext {
+  readonly runtime: Runtime;
+  readonly store: MirrorStateStore;
+  readonly controller: Pick<ControllerPort, 'electSameLeader'>;
+  /** Rule T4's setting. */
+  readonly keepsTail: boolean;
+  /** This leadership, which every cut checks. */
+  readonly leaderEpoch: number;
+  /** False once the leadership, or the state that cuts, is over. */
+  readonly isCurrent: () => boolean;
+}
+
+/** The action that waits is over: another leadership or state has taken its place. */
+export class Superseded extends Error {
+  override readonly name = 'Superseded';
+}
+
+function check(context: CutContext): void {
+  if (!context.isCurrent()) throw new Superseded('another leadership or state took over');
+}
+
+/** Keeps and drops everything from `offset` on; returns the log end. */
+async function cutOnce(
+  context: CutContext,
+  partition: CutPartition,
+  offset: number,
+): Promise<number> {
+  const { log } = partition;
+  if (context.keepsTail) {
+    const kept = await keepTail(context.runtime, partition, offset);
+    check(context);
+    context.runtime.logger.warn('mirror cut: tail kept', { ...kept, topic: partition.topic });
+  }
+  const before = log.logEndOffset;
+  const result = partition.truncateForMirror(offset, context.leaderEpoch);
+  if (!('logEndOffset' in result)) {
+    if (result.error === errors.KAFKA_STORAGE_ERROR.code) {
+      throw new MirrorFailure('STORAGE_BUSY', 'the log cannot be cut: its disk failed');
+    }
+    throw new Superseded(`cut refused with error ${result.error}`);
+  }
+  context.runtime.logger.warn('mirror cut', {
+    topic: partition.topic,
+    partition: partition.partition,
+    firstOffset: result.logEndOffset,
+    lastOffset: before - 1,
+    count: before - result.logEndOffset,
+  });
+  return result.logEndOffset;
+}
+
+/** Ends this leadership with a new leader epoch (T5). Never returns normally. */
+async function startNewEpoch(context: CutContext, partition: CutPartition): Promise<never> {
+  const { topicId, leaderEpoch } = partition;
+  const elected = await context.controller.electSameLeader(
+    topicId,
+    partition.partition,
+    leaderEpoch,
+  );
+  check(context);
+  if (elected.error === errors.NONE.code) throw new Superseded('a new leader epoch began (T5)');
+  const text = 'message' in elected ? elected.message : '';
+  const message = `no new leader epoch after a cut: error ${elected.error} ${text}`;
+  throw new MirrorFailure('DESTINATION_BUSY', message);
+}
+
+/** Lowers every row that remembers more of the partition than `offset` (T3). */
+export async function lowerRows(
+  context: CutContext,
+  partition: CutPartition,
+  offset: number,
+  own: { readonly key: RowKey; lower(offset: number): Promise<boolean> },
+): Promise<void> {
+  const answer = await context.store.rowsOfPartition(partition.topicId, partition.partition);
+  if (!('rows' in answer)) {
+    throw new MirrorFailure('DESTINATION_BUSY', `rows not readable: error ${answer.error}`);
+  }
+  for (const { key, row } of answer.rows) {
+    if (row.lastMirroredOffset <= offset) continue;
+    check(context);
+    if (rowKeyText(key) === rowKeyText(own.key)) {
+      if (!(await own.lower(offset))) throw new Superseded('the row could not be lowered');
+      continue;
+    }
+    const error = await context.store.write(key, {
+      ...row,
+      lastMirroredOffset: offset,
+      stateEpoch: row.stateEpoch + 1,
+      leaderEpoch: Math.max(row.leaderEpoch, context.leaderEpoch),
+    });
+    if (error !== errors.NONE.code) {
+      throw new MirrorFailure('DESTINATION_BUSY', `row not lowered: error ${error}`);
+    }
+  }
+  check(context);
+}
+
+/** Cuts at `offset` (T4, T5). Returns only when nothing had to be dropped. */
+export async function cutTo(
+  context: CutContext,
+  partition: CutPartition,
+  offset: number,
+): Promise<void> {
+  if (offset >= partition.log.logEndOffset) return;
+  await cutOnce(context, partition, offset);
+  await startNewEpoch(context, partition);
+}
+
+/**
+ * Cuts at the last stable offset until the log ends there (D1): a cut can remove the marker of a
+ * transaction whose data lies lower. Returns only when nothing had to be dropped.
+ */
+export async function cutToLastStable(context: CutContext, partition: CutPartition): Promise<void> {
+  let cut = false;
+  while (partition.log.lastStableOffset < partition.log.logEndOffset) {
+    const before = partition.log.logEndOffset;
+    const after = await cutOnce(context, partition, partition.log.lastStableOffset);
+    if (after >= before) throw new MirrorFailure('STORAGE_BUSY', 'a cut did not shorten the log');
+    cut = true;
+  }
+  if (cut) await startNewEpoch(context, partition);
+}
+
+/** Waits until every ISR member has reported a log end no higher than ours (T6). */
+export async function whenReplicasFollowed(
+  context: CutContext,
+  partition: CutPartition,
+): Promise<void> {
+  const followed = await whenPartition<boolean>(
+    context.runtime.clock,
+    partition.watchers,
+    undefined,
+    () => {
+      if (!context.isCurrent() || !partition.isLeader()) return false;
+      return partition.isrReachedLogEnd() ? true : undefined;
+    },
+    () => false,
+  );
+  if (!followed) throw new Superseded('leadership ended while replicas followed');
+  check(context);
+}
