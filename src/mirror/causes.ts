@@ -68,7 +68,7 @@ export function allCauses(): readonly MirrorCause[] {
   return Object.keys(CAUSES) as MirrorCause[];
 }
 
-/** Whether a partition with this cause retries by itself; an unknown cause of a newer broker does. */
+/** Whether a partition with this cause retries by itself; a cause of a newer broker does. */
 export function isRetryable(cause: string): boolean {
   return (CAUSES as Record<string, CauseKind | undefined>)[cause]?.retryable ?? true;
 }

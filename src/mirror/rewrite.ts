@@ -127,7 +127,8 @@ class Scan {
       return corrupt(baseOffset, `it ends at ${lastOffset} where ${expected}`);
     }
     if (isMappable(batch.producerIdHigh, batch.producerIdLow)) return undefined;
-    const message = `batch at offset ${baseOffset}: producer id ${batch.producerId} cannot be mirrored once more`;
+    const id = `producer id ${batch.producerId}`;
+    const message = `batch at offset ${baseOffset}: ${id} cannot be mirrored once more`;
     return { cause: 'PRODUCER_ID_OUT_OF_RANGE', message };
   }
 

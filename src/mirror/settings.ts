@@ -6,6 +6,7 @@
  * A setting that this version cannot honour (anything but PLAINTEXT) is refused, never ignored.
  */
 import { present } from '../base/assert.ts';
+import type { ConfigValidator } from '../metadata/config-validator.ts';
 
 /** How the text of a setting is read. */
 export type MirrorSettingType = 'string' | 'int' | 'long' | 'boolean' | 'list' | 'password';
@@ -23,7 +24,7 @@ export interface MirrorSettingDefinition {
   readonly regex?: true;
 }
 
-/** Config in which the id of the source cluster is kept (rule O4): set by CreateMirror, not by users. */
+/** Config that keeps the id of the source cluster (rule O4): set by CreateMirror, not by users. */
 export const SOURCE_CLUSTER_ID_CONFIG = 'mirror.source.cluster.id';
 
 /** Topic configs that Y4 never copies, unless the setting is replaced. */
@@ -216,6 +217,12 @@ export function checkMirrorConfigs(configs: ReadonlyMap<string, string>): string
   }
   return bootstrapProblem(configs.get('bootstrap.servers'));
 }
+
+/** The controller's port to the above. */
+export const mirrorConfigValidator: ConfigValidator = {
+  check: checkMirrorConfigs,
+  isList: isListSetting,
+};
 
 /** The settings of one mirror, parsed. Times in ms. */
 export interface MirrorSettings {

@@ -150,7 +150,7 @@ export class SourceCluster {
     throw new MirrorFailure('SOURCE_TOPIC_MISSING', `the source has no topic ${name}`);
   }
 
-  /** Where a partition's leader is, by the newest metadata; rejects with a {@link MirrorFailure}. */
+  /** Where a partition's leader is, as far as known; rejects with a {@link MirrorFailure}. */
   async leader(topic: string, partition: number): Promise<SourceLeader> {
     const known = this.#leaderOf(topic, partition);
     if (known !== undefined) return known;

@@ -43,7 +43,7 @@ export function rowKeyText(key: RowKey): string {
   return `${key.mirror}:${key.topicId}:${key.partition}`;
 }
 
-/** Parses {@link rowKeyText} from the right, as a mirror name holds no colon but might in future. */
+/** Parses {@link rowKeyText} from the right; undefined for anything else. */
 export function parseRowKeyText(text: string): RowKey | undefined {
   const match = /^(.+):([A-Za-z0-9_-]{22}):(\d{1,9})$/.exec(text);
   if (match === null) return undefined;
