@@ -57,6 +57,7 @@ import {
   SOURCE_CLUSTER_ID_CONFIG,
 } from './settings.ts';
 import { addressText, SourceClient } from './source-client.ts';
+import { parseRowKeyText } from './state-row.ts';
 import { writeStates } from './state-writes.ts';
 import { MirrorState, stateName } from './states.ts';
 
@@ -301,6 +302,14 @@ export class MirrorOperations {
       );
     }
     return undefined;
+  }
+
+  /**
+   * The partition of `__mirror_state` that owns `mirror:topicId:partition` (C3); undefined for
+   * other texts, and before the first CreateMirror.
+   */
+  partitionForKey(key: string): number | undefined {
+    return parseRowKeyText(key) === undefined ? undefined : this.#options.coordinator.ownerOf(key);
   }
 
   listMirrors(request: ListMirrorsRequest): Promise<ListMirrorsResponse> {

@@ -6,7 +6,6 @@
  * A setting that this version cannot honour (anything but PLAINTEXT) is refused, never ignored.
  */
 import { present } from '../base/assert.ts';
-import type { ConfigValidator } from '../metadata/config-validator.ts';
 
 /** How the text of a setting is read. */
 export type MirrorSettingType = 'string' | 'int' | 'long' | 'boolean' | 'list' | 'password';
@@ -217,12 +216,6 @@ export function checkMirrorConfigs(configs: ReadonlyMap<string, string>): string
   }
   return bootstrapProblem(configs.get('bootstrap.servers'));
 }
-
-/** The controller's port to the above. */
-export const mirrorConfigValidator: ConfigValidator = {
-  check: checkMirrorConfigs,
-  isList: isListSetting,
-};
 
 /** The settings of one mirror, parsed. Times in ms. */
 export interface MirrorSettings {
