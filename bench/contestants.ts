@@ -143,7 +143,7 @@ const BENCHMARK_PROPERTIES = {
   'log.segment.delete.delay.ms': '100',
 };
 
-/** Starts the source: two brokers with Kafka's own defaults, behind proxies for the distant case. */
+/** Starts the source: two brokers with Kafka's defaults, behind proxies for the distant case. */
 export async function startSource(delayMs: number): Promise<Source & { close(): Promise<void> }> {
   const proxyPorts = [await freePort(), await freePort()];
   const cluster = await startKafka({

@@ -45,7 +45,7 @@ function tryLock(lock: string): boolean {
 }
 
 /**
- * Returns `target`, after `build(temporaryPath)` has made it if it did not exist. `build` must leave
+ * Returns `target`, after `build(temporaryPath)` has made it if it did not exist: `build` must leave
  * a file or directory at the path it is given.
  */
 export async function buildOnce(

@@ -10,7 +10,7 @@
  * - 1: several segments, then a log start above 0 (inside a batch unless told otherwise);
  *   committed, aborted and interleaved transactions.
  * - 2: committed data, then a transaction *left open*, then data behind it. A mirror is bounded by
- *   the source's last stable offset (F1), so exactly the offsets below `openTransaction.firstOffset`
+ *   the source's last stable offset (F1), so exactly the offsets below its `firstOffset`
  *   must cross; the rest, markers included, once `commit` or `abort` was called.
  */
 import type { KafkaCluster } from './apache-kafka.ts';

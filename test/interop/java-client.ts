@@ -258,7 +258,7 @@ export class JavaClient {
     await this.request('closeProducer', { name, abandon });
   }
 
-  /** Every record of the topic from `from` (default: the beginning) to the present end, in order. */
+  /** Every record from `from` (default: the beginning) to the present end, in order. */
   async readAll(
     bootstrap: string,
     topic: string,

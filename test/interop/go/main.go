@@ -31,7 +31,9 @@ func fail(err error) {
 }
 
 // partitionEnds asks where each partition starts and ends now, by partition.
-func partitionEnds(ctx context.Context, client *kgo.Client, topic string, isolation int8) (map[int32]int64, map[int32]int64, error) {
+func partitionEnds(
+	ctx context.Context, client *kgo.Client, topic string, isolation int8,
+) (map[int32]int64, map[int32]int64, error) {
 	metadataRequest := kmsg.NewPtrMetadataRequest()
 	metadataTopic := kmsg.NewMetadataRequestTopic()
 	metadataTopic.Topic = kmsg.StringPtr(topic)
@@ -146,7 +148,10 @@ func read(bootstrap, topic, isolationName string) error {
 			for _, each := range record.Headers {
 				headers = append(headers, header{each.Key, each.Value})
 			}
-			encoder.Encode([]any{record.Partition, record.Offset, record.Timestamp.UnixMilli(), record.Key, record.Value, headers})
+			encoder.Encode([]any{
+				record.Partition, record.Offset, record.Timestamp.UnixMilli(),
+				record.Key, record.Value, headers,
+			})
 		})
 	}
 	return nil
@@ -155,7 +160,9 @@ func read(bootstrap, topic, isolationName string) error {
 // requestCounter counts Produce requests on the wire.
 type requestCounter struct{ produced atomic.Int64 }
 
-func (c *requestCounter) OnBrokerWrite(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error) {
+func (c *requestCounter) OnBrokerWrite(
+	_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, _ error,
+) {
 	if key == 0 {
 		c.produced.Add(1)
 	}
@@ -177,9 +184,12 @@ func produce(bootstrap, topic string) error {
 	}
 	defer client.Close()
 	start := time.Now()
-	record := &kgo.Record{Topic: topic, Partition: 0, Key: []byte("key"), Value: []byte("from franz-go")}
+	record := &kgo.Record{Topic: topic, Key: []byte("key"), Value: []byte("from franz-go")}
 	result := client.ProduceSync(ctx, record)[0]
-	answer := map[string]any{"attempts": counter.produced.Load(), "elapsedMs": time.Since(start).Milliseconds()}
+	answer := map[string]any{
+		"attempts":  counter.produced.Load(),
+		"elapsedMs": time.Since(start).Milliseconds(),
+	}
 	if result.Err == nil {
 		answer["offset"] = result.Record.Offset
 	} else {

@@ -11,6 +11,7 @@ import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.AlterConfigOp;
+import org.apache.kafka.clients.admin.Config;
 import org.apache.kafka.clients.admin.ConfigEntry;
 import org.apache.kafka.clients.admin.ListOffsetsOptions;
 import org.apache.kafka.clients.admin.ListOffsetsResult.ListOffsetsResultInfo;
@@ -140,8 +141,8 @@ final class Admins {
     private static JsonNode describeConfigs(JsonNode request) throws Exception {
         ConfigResource resource = resource(request);
         ObjectNode answer = none();
-        for (ConfigEntry entry :
-                admin(request).describeConfigs(List.of(resource)).all().get().get(resource).entries()) {
+        Config config = admin(request).describeConfigs(List.of(resource)).all().get().get(resource);
+        for (ConfigEntry entry : config.entries()) {
             boolean overridden = entry.source().name().startsWith("DYNAMIC");
             if (overridden) answer.put(entry.name(), entry.value());
         }

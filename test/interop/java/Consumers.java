@@ -54,16 +54,17 @@ final class Consumers {
             Set<TopicPartition> left = new HashSet<>(all);
             long deadline = System.currentTimeMillis() + READ_LIMIT_MS;
             while (true) {
-                // Positions pass over gaps and control batches, so they tell when the end is reached.
+                // Positions pass over gaps and control batches, so they tell where the end is.
                 left.removeIf(partition -> consumer.position(partition) >= end.get(partition));
                 if (left.isEmpty()) break;
                 if (System.currentTimeMillis() > deadline) {
                     throw new IllegalStateException("not at the end: " + left);
                 }
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(100))) {
-                    if (record.offset() < end.get(new TopicPartition(record.topic(), record.partition()))) {
-                        records.add(fields(record));
-                    }
+                var polled = consumer.poll(Duration.ofMillis(100));
+                for (ConsumerRecord<byte[], byte[]> record : polled) {
+                    int partition = record.partition();
+                    long limit = end.get(new TopicPartition(record.topic(), partition));
+                    if (record.offset() < limit) records.add(fields(record));
                 }
             }
         }

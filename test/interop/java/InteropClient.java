@@ -18,7 +18,8 @@ import java.util.concurrent.Executors;
 public final class InteropClient {
     static final ObjectMapper JSON = new ObjectMapper();
 
-    private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
+    private static final PrintStream OUT =
+        new PrintStream(System.out, false, StandardCharsets.UTF_8);
 
     private static JsonNode dispatch(JsonNode request) throws Exception {
         String command = request.get("command").asText();
@@ -84,7 +85,8 @@ public final class InteropClient {
         properties.put("bootstrap.servers", request.get("bootstrap").asText());
         JsonNode config = request.get("config");
         if (config != null) {
-            config.fields().forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
+            config.fields()
+                .forEachRemaining(e -> properties.put(e.getKey(), e.getValue().asText()));
         }
         return properties;
     }

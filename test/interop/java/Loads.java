@@ -125,7 +125,8 @@ final class Loads {
         reader.join(30_000);
         if (failure.get() != null) throw new Exception(failure.get());
         if (latencies.size() != total - warmup) {
-            throw new IllegalStateException(latencies.size() + " of " + (total - warmup) + " arrived");
+            String arrived = latencies.size() + " of " + (total - warmup) + " arrived";
+            throw new IllegalStateException(arrived);
         }
         Collections.sort(latencies);
         ObjectNode answer = InteropClient.JSON.createObjectNode();
@@ -151,7 +152,8 @@ final class Loads {
             ready.countDown();
             long idleSince = System.nanoTime();
             for (long seen = 0; seen < total; ) {
-                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(500))) {
+                var polled = consumer.poll(Duration.ofMillis(500));
+                for (ConsumerRecord<byte[], byte[]> record : polled) {
                     long now = System.nanoTime();
                     ByteBuffer value = ByteBuffer.wrap(record.value());
                     if (value.getLong() >= warmup) latencies.add(now - value.getLong());

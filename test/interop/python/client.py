@@ -9,7 +9,14 @@ import json
 import sys
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Producer,
+    TopicPartition,
+)
 
 LIMIT_S = 50
 
@@ -73,7 +80,8 @@ def produce(bootstrap, topic):
         "stats_cb": on_statistics,
     })
     start = time.monotonic()
-    producer.produce(topic, value=b"from librdkafka", key=b"key", partition=0, on_delivery=on_delivery)
+    producer.produce(
+        topic, value=b"from librdkafka", key=b"key", partition=0, on_delivery=on_delivery)
     while not outcome and time.monotonic() < start + 20:
         producer.poll(0.05)
     outcome["elapsedMs"] = round((time.monotonic() - start) * 1000)
