@@ -17,6 +17,7 @@ import { MirrorManager } from '../mirror/mirror-manager.ts';
 import { MirrorOperations } from '../mirror/operations.ts';
 import { MirrorPartitionStates } from '../mirror/partition-states.ts';
 import type { MirrorBrokerSettings } from '../mirror/settings.ts';
+import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { FetchSessions } from '../replication/fetch-sessions.ts';
 import { ReplicaManager } from '../replication/replica-manager.ts';
 import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
@@ -161,7 +162,15 @@ function build(foundation: Foundation): Parts {
     replicas,
     fetchSessions: new FetchSessions(runtime, replicas.fetchSource),
     groups,
-    mirrors: new MirrorOperations(),
+    mirrors: new MirrorOperations(runtime, {
+      brokerId,
+      clusterId,
+      controller,
+      image: () => metadata.image,
+      manager: mirrorManager,
+      coordinator: mirrorCoordinator,
+      ensureStateTopic: () => internalTopics.ensure(MIRROR_STATE_TOPIC),
+    }),
     producerIds: new ProducerIds(controller, () => ({
       id: brokerId,
       epoch: foundation.brokerEpoch(),
