@@ -5,6 +5,7 @@
  * would be; a setting that keeps its value makes no record. `mirror.name` is refused: membership is
  * changed by the mirror APIs only (rule O2).
  */
+import { MAX_STRING_BYTES } from '../base/bytes.ts';
 import { ErrorCode } from '../protocol/errors.ts';
 import type {
   IncrementalAlterConfigsRequest,
@@ -77,6 +78,11 @@ function alterResource(context: DecideContext, resource: Resource): MetadataReco
   for (const alteration of resource.configs) {
     const problem = applyAlteration(after, alteration, resourceType, validator);
     if (problem !== undefined) return problem;
+  }
+  const tooLong = [...after].find(([, value]) => Buffer.byteLength(value) > MAX_STRING_BYTES);
+  if (tooLong !== undefined) {
+    const message = `The value of ${tooLong[0]} would be longer than ${MAX_STRING_BYTES} bytes.`;
+    return refuse(ErrorCode.INVALID_CONFIG, message);
   }
   const visible = new Map(after);
   if (resourceType === ConfigResourceType.TOPIC) visible.delete(MIRROR_NAME_CONFIG);

@@ -11,13 +11,10 @@
  *   the next one.
  * - A log that fails ends the controller: what is in memory can no longer be trusted.
  */
-import type { Uuid } from '../base/uuid.ts';
-import { randomUuid } from '../base/uuid.ts';
+import { assert } from '../base/assert.ts';
+import { randomUuid, type Uuid } from '../base/uuid.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';
-import { CreateTopicsRequest } from '../protocol/messages/19-create-topics.ts';
-import { DeleteTopicsRequest } from '../protocol/messages/20-delete-topics.ts';
-import { CreatePartitionsRequest } from '../protocol/messages/37-create-partitions.ts';
-import { IncrementalAlterConfigsRequest } from '../protocol/messages/44-incremental-alter-configs.ts';
+import { ApiKey } from '../protocol/api-keys.ts';
 import type {
   AlterPartitionRequest,
   AlterPartitionResponse,
@@ -30,9 +27,6 @@ import type {
   BrokerHeartbeatRequest,
   BrokerHeartbeatResponse,
 } from '../protocol/messages/63-broker-heartbeat.ts';
-import { CreateMirrorRequest } from '../protocol/messages/12790-create-mirror.ts';
-import { AddTopicsToMirrorRequest } from '../protocol/messages/12791-add-topics-to-mirror.ts';
-import { RemoveTopicsFromMirrorRequest } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import { BrokerSessions, SESSION_CHECK_INTERVAL_MS } from './broker-sessions.ts';
 import type { ConfigValidators } from './config-validator.ts';
 import type {
@@ -92,14 +86,14 @@ export class ControllerUnavailable extends Error {
 type Decide = (context: DecideContext, request: never) => Decision<unknown>;
 
 /** What may be forwarded, by API key. */
-const FORWARDED: ReadonlyMap<number | undefined, Decide> = new Map<number | undefined, Decide>([
-  [CreateTopicsRequest.apiKey, decideCreateTopics],
-  [DeleteTopicsRequest.apiKey, decideDeleteTopics],
-  [CreatePartitionsRequest.apiKey, decideCreatePartitions],
-  [IncrementalAlterConfigsRequest.apiKey, decideIncrementalAlterConfigs],
-  [CreateMirrorRequest.apiKey, decideCreateMirror],
-  [AddTopicsToMirrorRequest.apiKey, decideAddTopicsToMirror],
-  [RemoveTopicsFromMirrorRequest.apiKey, decideRemoveTopicsFromMirror],
+const FORWARDED: ReadonlyMap<number, Decide> = new Map<number, Decide>([
+  [ApiKey.CreateTopics, decideCreateTopics],
+  [ApiKey.DeleteTopics, decideDeleteTopics],
+  [ApiKey.CreatePartitions, decideCreatePartitions],
+  [ApiKey.IncrementalAlterConfigs, decideIncrementalAlterConfigs],
+  [ApiKey.CreateMirror, decideCreateMirror],
+  [ApiKey.AddTopicsToMirror, decideAddTopicsToMirror],
+  [ApiKey.RemoveTopicsFromMirror, decideRemoveTopicsFromMirror],
 ]);
 
 interface AppendedBatch {
@@ -154,7 +148,7 @@ export class EmbeddedController implements ControllerPort {
     const replayed = replay(log, options.clusterId);
     log.lead(options.nodeId, options.clusterId);
     const bootstrap = replayed.features.size === 0 ? bootstrapRecords() : [];
-    if (bootstrap.length > 0) log.append(bootstrap);
+    if (bootstrap.length > 0) log.append(log.encode(bootstrap));
     await log.commit();
     const lastOffset = log.nextOffset - 1;
     const placed = placeRecords(bootstrap, lastOffset);
@@ -252,17 +246,12 @@ export class EmbeddedController implements ControllerPort {
     await pending;
   }
 
-  #run<R>(decide: (context: DecideContext) => Decision<R>): Promise<R> {
-    if (this.#stopped !== undefined) return Promise.reject(this.#stopped);
+  async #run<R>(decide: (context: DecideContext) => Decision<R>): Promise<R> {
+    if (this.#stopped !== undefined) throw this.#stopped;
     const decision = decide(this.#decideContext());
-    if (decision.records.length > 0) {
-      try {
-        this.#append(decision.records);
-      } catch (error) {
-        return Promise.reject(this.#fail(error));
-      }
-    }
-    return this.#whenCommitted().then(() => decision.response);
+    if (decision.records.length > 0) this.#append(decision.records);
+    await this.#whenCommitted();
+    return decision.response;
   }
 
   #decideContext(): DecideContext {
@@ -278,9 +267,18 @@ export class EmbeddedController implements ControllerPort {
   }
 
   #append(records: readonly MetadataRecord[]): void {
-    const lastOffset = this.#log.append(records);
+    const lastOffset = this.#log.nextOffset + records.length - 1;
+    // First of all: what cannot be applied or encoded must not get into the log.
     const placed = placeRecords(records, lastOffset);
-    this.#image = applyRecords(this.#image, placed, lastOffset, this.#log.epoch).image;
+    const { image } = applyRecords(this.#image, placed, lastOffset, this.#log.epoch);
+    const batch = this.#log.encode(records);
+    try {
+      const written = this.#log.append(batch);
+      assert(written === lastOffset, `metadata batch ends at ${written}, not ${lastOffset}`);
+    } catch (error) {
+      throw this.#fail(error);
+    }
+    this.#image = image;
     this.#appended.push({ records, lastOffset });
     if (!this.#committing) this.#commitAll();
   }

@@ -4,7 +4,7 @@
  * Owned by the embedded controller. One decision is one record batch, so a crash keeps all of its
  * records or none. Each start of the process leads in an epoch of its own: the epoch is made
  * durable in `quorum-state` first and then announced by a LeaderChange control batch, so that no
- * epoch is ever used twice. `flush` is the commit: the only voter has the records when its disk has.
+ * epoch is ever used twice. A flush is the commit: the only voter has what its disk has.
  */
 
 import { Fault, present } from '../base/assert.ts';
@@ -131,21 +131,22 @@ export class MetadataLog {
     });
     const key = controlRecordKey(ControlRecordType.leaderChange);
     const timestamp = this.#runtime.clock.wallMs();
-    this.#appendBatch(buildRecordBatch({ records: [{ key, value, timestamp }], isControl: true }));
+    this.append(buildRecordBatch({ records: [{ key, value, timestamp }], isControl: true }));
   }
 
-  /** Appends records as one batch; returns the offset of the last. Throws when it could not. */
-  append(records: readonly MetadataRecord[]): number {
+  /** Records as the bytes of one batch. */
+  encode(records: readonly MetadataRecord[]): Uint8Array {
     const timestamp = this.#runtime.clock.wallMs();
     const encoded = records.map((record) => ({
       key: null,
       value: encodeMetadataRecord(record),
       timestamp,
     }));
-    return this.#appendBatch(buildRecordBatch({ records: encoded }));
+    return buildRecordBatch({ records: encoded });
   }
 
-  #appendBatch(batch: Uint8Array): number {
+  /** Appends what {@link encode} made, or throws; returns the offset of the last record. */
+  append(batch: Uint8Array): number {
     const result = this.#log.appendAsLeader(batch, this.#epoch, 'raftLeader');
     if (result.error !== 0) {
       throw new MetadataLogError(`metadata log refused a batch: ${result.message}`);

@@ -110,6 +110,12 @@ describe('decideIncrementalAlterConfigs', () => {
     assert.deepEqual([same.error, same.records], ['NONE', []]);
   });
 
+  it('refuses a list that grows beyond what a record can hold', () => {
+    const long = 'x'.repeat(32_767);
+    const { error, records } = alter(TOPIC, 't', ['cleanup.policy', APPEND, long]);
+    assert.deepEqual([error, records], ['INVALID_CONFIG', []]);
+  });
+
   it('accepts a resource whole or not at all, and each resource alone', () => {
     const set = (name: string, value: string) => ({ name, configOperation: SET, value });
     const request = {

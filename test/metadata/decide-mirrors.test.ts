@@ -11,7 +11,6 @@ import {
 } from '../../src/metadata/decide-mirrors.ts';
 import { ConfigResourceType } from '../../src/metadata/image.ts';
 import { errorName } from '../../src/protocol/errors.ts';
-import type { AddTopicsToMirrorRequest } from '../../src/protocol/messages/12791-add-topics-to-mirror.ts';
 import { broker, config, contextOf, feature, id, imageOf, topic } from './harness.ts';
 
 const { TOPIC, MIRROR } = ConfigResourceType;
@@ -83,7 +82,8 @@ describe('decideCreateMirror', () => {
   });
 });
 
-type AddWish = Partial<AddTopicsToMirrorRequest['topics'][number]>;
+type AddRequest = Parameters<typeof decideAddTopicsToMirror>[1];
+type AddWish = Partial<AddRequest['topics'][number]>;
 
 function add(wishes: [name: string, AddWish][], validatedAtOffset = -1, on = image) {
   const topics = wishes.map(([topicName, wish]) => ({

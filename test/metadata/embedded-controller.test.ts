@@ -28,6 +28,7 @@ import {
   registration,
   type TestRuntime,
   testRuntime,
+  VALIDATORS,
 } from './harness.ts';
 
 const PRINCIPAL = { principal: 'User:test' };
@@ -104,7 +105,7 @@ describe('EmbeddedController', () => {
     });
   });
 
-  it('leads in a new epoch after every start, even when nothing of the last was written', async () => {
+  it('leads in a new epoch after every start, even when the log of the last is lost', async () => {
     const runtime = testRuntime();
     const { log } = await start(new MemoryLog(), runtime);
     assert.equal(log.latestEpoch, 1);
@@ -227,6 +228,19 @@ describe('EmbeddedController', () => {
       await assert.rejects(create(controller, 'b'), ControllerUnavailable);
       assert.equal(failures.length, 1);
     }
+  });
+
+  it('survives a decision that throws: nothing has been written then', async () => {
+    const broken = { check: () => assert.fail('broken'), listDefault: () => undefined };
+    const validators = { ...VALIDATORS, topic: broken };
+    const log = new MemoryLog();
+    const controller = await openController(testRuntime(), log, { validators });
+    await join(controller, 0, 1);
+    const before = log.logEndOffset;
+    await assert.rejects(create(controller, 'a'), /broken/);
+    assert.equal(log.logEndOffset, before);
+    assert.equal((await join(controller, 1, 2)).error, 'NONE');
+    await controller.close();
   });
 
   it('refuses work after close, which waits for what was appended', async () => {

@@ -19,7 +19,6 @@ import type { MetadataLogStorage } from '../../src/metadata/metadata-log.ts';
 import { type MetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
 import { placeRecords } from '../../src/metadata/transaction-buffer.ts';
 import type { CreateTopicsRequest } from '../../src/protocol/messages/19-create-topics.ts';
-import type { BrokerRegistrationRequest } from '../../src/protocol/messages/62-broker-registration.ts';
 import type { BrokerHeartbeatRequest } from '../../src/protocol/messages/63-broker-heartbeat.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 
@@ -345,6 +344,8 @@ export function newTopic(name: string, wish: Partial<NewTopic> = {}): NewTopic {
 export function createTopics(topics: NewTopic[], validateOnly = false): CreateTopicsRequest {
   return { topics, timeoutMs: 1000, validateOnly };
 }
+
+type BrokerRegistrationRequest = Parameters<EmbeddedController['registerBroker']>[0];
 
 export function registration(
   brokerId: number,

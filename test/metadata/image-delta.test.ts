@@ -37,7 +37,7 @@ describe('metadata image', () => {
     config(TOPIC, 'b', 'mirror.name', 'm'),
   ]);
 
-  it('raises the leader epoch exactly when a record sets a leader, the partition epoch always', () => {
+  it('raises the leader epoch exactly when a leader is set, the partition epoch always', () => {
     const rows: [fields: { leader?: number; isr?: number[] }, leaderEpoch: number][] = [
       [{ isr: [1] }, 0],
       [{ leader: 1 }, 1],

@@ -65,7 +65,7 @@ describe('MetadataLoader', () => {
     assert.throws(() => loader.replayBatch([], 5, 1), Fault);
   });
 
-  it('publishes history as one delta from nothing to the present, then batch by batch', async () => {
+  it('publishes history as one delta from nothing to now, then batch by batch', async () => {
     const { loader, seen } = loaderWithLog();
     const remove = metadataRecord('RemoveTopicRecord', { topicId: id(1) });
     const controller: Pick<ControllerPort, 'subscribe'> = {
