@@ -12,6 +12,7 @@ import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import type { EncodableOf } from '../protocol/schema.ts';
+import { FetchSessionClient, type SessionFetch } from '../replication/fetch-session-client.ts';
 import type {
   EndpointEpochEnd,
   EndpointOffset,
@@ -30,7 +31,6 @@ import { addressText, type SourceClient, sourceFailure } from './source-client.t
 export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
 /** Fetch versions above this name topics by id only. */
 const LAST_VERSION_BY_NAME = 12;
-const MAX_SESSION_EPOCH = 0x7fffffff;
 const READ_COMMITTED = 1;
 const NO_RECORDS = new Uint8Array(0);
 
@@ -54,14 +54,6 @@ export interface SourceEndpointOptions {
 }
 
 type RequestTopics = NonNullable<EncodableOf<typeof FetchRequest>['topics']>;
-
-function targetKey(topic: string, partition: number): string {
-  return `${topic}:${partition}`;
-}
-
-function keyOf(target: FetchTarget): string {
-  return targetKey(target.topic, target.partition);
-}
 
 /** Groups targets by topic, as requests want them. */
 function requestTopics(targets: Iterable<FetchTarget>): RequestTopics {
@@ -89,17 +81,12 @@ export class SourceEndpoint implements LeaderEndpoint {
   readonly description: string;
   readonly #runtime: Pick<Runtime, 'clock' | 'network'>;
   readonly #options: SourceEndpointOptions;
-  /** What the source is to fetch, in the order in which partitions wait for their turn. */
-  readonly #targets = new Map<string, FetchTarget>();
-  /** Names by id: from version 13 on answers carry ids only. */
-  readonly #names = new Map<Uuid, string>();
+  readonly #session = new FetchSessionClient(true);
+  /** Ids by name: up to version 12 answers carry names only. */
+  readonly #ids = new Map<string, Uuid>();
   /** Some topic has no id: fetches are by name. */
   #byName = false;
   #connection: KafkaConnection | undefined;
-  /** 0: none. */
-  #sessionId = 0;
-  /** 0: the next fetch names every partition and asks for a session. */
-  #sessionEpoch = 0;
   #closed = false;
 
   constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: SourceEndpointOptions) {
@@ -112,27 +99,21 @@ export class SourceEndpoint implements LeaderEndpoint {
     changes: FetchChanges,
     onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
   ): Promise<FetchOutcome> {
-    this.#apply(changes);
+    for (const { topic, topicId } of changes.updated) {
+      this.#ids.set(topic, topicId);
+      if (topicId === ZERO_UUID) this.#byName = true;
+    }
     try {
-      const connection = await this.#open();
-      return await this.#exchange(connection, changes, onPartition);
+      if (this.#connection?.ended !== undefined) this.#drop();
+      // Told of the changes before anything can fail: the session keeps every target.
+      const fetch = this.#session.next(changes);
+      const connection = this.#connection ?? (await this.#open());
+      return await this.#exchange(connection, fetch, onPartition);
     } catch (error) {
       if (!(error instanceof ConnectionError)) throw error;
       this.#drop();
       const failure = sourceFailure(error);
       return { kind: 'failed', cause: failure.mirrorCause, message: failure.message };
-    }
-  }
-
-  #apply(changes: FetchChanges): void {
-    for (const target of changes.removed) this.#targets.delete(keyOf(target));
-    for (const target of changes.updated) {
-      const key = keyOf(target);
-      // Deleted first: one that had data goes to the end of the line.
-      this.#targets.delete(key);
-      this.#targets.set(key, target);
-      if (target.topicId === ZERO_UUID) this.#byName = true;
-      else this.#names.set(target.topicId, target.topic);
     }
   }
 
@@ -150,10 +131,6 @@ export class SourceEndpoint implements LeaderEndpoint {
   }
 
   async #open(): Promise<KafkaConnection> {
-    if (this.#connection !== undefined && this.#connection.ended === undefined) {
-      return this.#connection;
-    }
-    this.#drop();
     const { address, clientId, settings, limits } = this.#options;
     const connection = await KafkaConnection.connect(this.#runtime, {
       ...address,
@@ -174,23 +151,20 @@ export class SourceEndpoint implements LeaderEndpoint {
   #drop(): void {
     this.#connection?.close();
     this.#connection = undefined;
-    this.#sessionId = 0;
-    this.#sessionEpoch = 0;
+    this.#session.reset();
   }
 
-  #request(changes: FetchChanges): EncodableOf<typeof FetchRequest> {
+  #request(fetch: SessionFetch): EncodableOf<typeof FetchRequest> {
     const { limits } = this.#options;
-    const isFull = this.#sessionEpoch === 0;
-    const forgotten = isFull ? [] : requestTopics(changes.removed);
     return {
       maxWaitMs: limits.fetchWaitMaxMs,
       minBytes: limits.fetchMinBytes,
       maxBytes: limits.fetchResponseMaxBytes,
       isolationLevel: READ_COMMITTED,
-      sessionId: this.#sessionId,
-      sessionEpoch: this.#sessionEpoch,
-      topics: requestTopics(isFull ? this.#targets.values() : changes.updated),
-      forgottenTopicsData: forgotten.map(({ topic, topicId, partitions }) => ({
+      sessionId: fetch.sessionId,
+      sessionEpoch: fetch.sessionEpoch,
+      topics: requestTopics(fetch.partitions),
+      forgottenTopicsData: requestTopics(fetch.forgotten).map(({ topic, topicId, partitions }) => ({
         topic,
         topicId,
         partitions: partitions.map(({ partition }) => partition),
@@ -201,12 +175,12 @@ export class SourceEndpoint implements LeaderEndpoint {
 
   #exchange(
     connection: KafkaConnection,
-    changes: FetchChanges,
+    fetch: SessionFetch,
     onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
   ): Promise<FetchOutcome> {
     const options = this.#byName ? { maxVersion: LAST_VERSION_BY_NAME } : {};
     return new Promise((resolve, reject) => {
-      const request = this.#request(changes);
+      const request = this.#request(fetch);
       connection.exchange(FetchRequest, FetchResponse, request, options, (response) => {
         if (response instanceof ConnectionError) {
           reject(response);
@@ -230,22 +204,19 @@ export class SourceEndpoint implements LeaderEndpoint {
   ): FetchOutcome {
     const { errorCode } = response;
     if (SESSION_ERRORS.has(errorCode)) {
-      this.#sessionId = 0;
-      this.#sessionEpoch = 0;
+      this.#session.reset();
       return { kind: 'sessionLost', errorCode };
     }
     if (errorCode !== errors.NONE.code) {
-      this.#sessionEpoch = 0;
+      this.#session.reset();
       const message = `Fetch failed at ${this.description} with error ${errorCode}`;
       return { kind: 'failed', cause: 'SOURCE_ERROR', message };
     }
-    this.#sessionId = response.sessionId;
-    if (response.sessionId === 0) this.#sessionEpoch = 0;
-    else this.#sessionEpoch = this.#sessionEpoch === MAX_SESSION_EPOCH ? 1 : this.#sessionEpoch + 1;
+    this.#session.answered(response.sessionId);
     for (const { topic, topicId, partitions } of response.responses) {
-      const name = topicId === ZERO_UUID ? topic : (this.#names.get(topicId) ?? topic);
+      const id = topicId === ZERO_UUID ? (this.#ids.get(topic) ?? ZERO_UUID) : topicId;
       for (const partition of partitions) {
-        const target = this.#targets.get(targetKey(name, partition.partitionIndex));
+        const target = this.#session.target(id, topic, partition.partitionIndex);
         if (target === undefined) continue;
         onPartition(target, {
           errorCode: partition.errorCode,
