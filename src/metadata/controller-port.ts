@@ -41,8 +41,8 @@ export type ElectionResult =
   | { readonly error: number; readonly message: string };
 
 /**
- * One committed batch of the metadata log; `lastOffset` is that of its last record. Control
- * batches come with no records: only the offset and epoch move.
+ * One committed batch of the metadata log, or several that adjoin in one epoch; `lastOffset` is
+ * that of the last record. Control batches come with no records: only offset and epoch move.
  */
 export type MetadataBatchListener = (
   records: readonly MetadataRecord[],

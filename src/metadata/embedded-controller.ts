@@ -310,10 +310,12 @@ export class EmbeddedController implements ControllerPort {
   }
 
   #committed(batches: readonly AppendedBatch[]): void {
-    for (const { records, lastOffset } of batches) {
-      this.#committedOffset = lastOffset;
-      for (const onBatch of this.#subscribers) onBatch(records, lastOffset, this.#log.epoch);
-    }
+    const last = batches.at(-1);
+    if (last === undefined) return;
+    this.#committedOffset = last.lastOffset;
+    // Adjoining batches of one epoch: passed on as one, since each costs every publisher a pass.
+    const records = batches.length === 1 ? last.records : batches.flatMap((each) => each.records);
+    for (const onBatch of this.#subscribers) onBatch(records, last.lastOffset, this.#log.epoch);
     const due = this.#waiters.filter((waiter) => waiter.offset <= this.#committedOffset);
     this.#waiters = this.#waiters.filter((waiter) => waiter.offset > this.#committedOffset);
     for (const waiter of due) waiter.resolve();

@@ -146,10 +146,11 @@ describe('EmbeddedController', () => {
     assert.deepEqual(order, ['first NONE', 'second TOPIC_ALREADY_EXISTS']);
   });
 
-  it('shares one fsync among the requests that arrive during another', async () => {
-    const { controller, log, loader } = await start();
+  it('shares one fsync, and one publication, among requests that arrive during one', async () => {
+    const { controller, log, loader, deltas } = await start();
     await join(controller, 0, 1);
     const before = log.flushes;
+    const published = deltas.length;
     log.holdFlushes = true;
     const answers = ['a', 'b', 'c', 'd'].map((name) => create(controller, name));
     await settle();
@@ -157,6 +158,10 @@ describe('EmbeddedController', () => {
     log.release();
     await Promise.all(answers);
     assert.equal(log.flushes, before + 2);
+    assert.deepEqual(
+      deltas.slice(published).map((delta) => delta.changedTopics.size),
+      [1, 3],
+    );
     assert.deepEqual([...loader.image.topicsByName.keys()], ['a', 'b', 'c', 'd']);
   });
 
