@@ -64,9 +64,12 @@ export async function truncationOffset(
       partition,
       requesterClusterId: clusterId,
     });
-    if (errorCode === errors.NONE.code) return Math.max(0, offset);
-    const message = `the source does not tell its last mirrored offset: error ${errorCode}`;
-    throw new MirrorFailure('SOURCE_ERROR', message);
+    if (errorCode !== errors.NONE.code) {
+      const message = `the source does not tell its last mirrored offset: error ${errorCode}`;
+      throw new MirrorFailure('SOURCE_ERROR', message);
+    }
+    // "No record": it never mirrored from here, so what was mirrored from it before still stands.
+    if (offset >= 0) return offset;
   }
   // Without ids nobody can tell that it is still the same topic.
   if (topic.id === ZERO_UUID) return 0;
