@@ -12,6 +12,7 @@ import type { ClientUnderTest } from './client.ts';
 import { type HardTopic, writeHardTopic } from './hard-topic.ts';
 import { JavaClient } from './java-client.ts';
 import { availableClients } from './other-clients.ts';
+import { startTwinlog, type TwinlogBroker } from './twinlog.ts';
 
 const stops: (() => Promise<void>)[] = [];
 
@@ -48,6 +49,12 @@ export const twoBrokerSource = lazy(
     return await startKafka({ name: 'source2', brokers: 2 });
   },
   (cluster: KafkaCluster) => cluster.destroy(),
+);
+
+/** The twinlog broker that mirrors go to. */
+export const destination = lazy(
+  () => startTwinlog({ name: 'twinlog' }),
+  (broker: TwinlogBroker) => broker.destroy(),
 );
 
 /** The Java client. */
