@@ -203,11 +203,3 @@ export function parseMembership(value: string, offset: number): MirrorMembership
   const mirror = removed ? value.slice(0, -REMOVED_SUFFIX.length) : value;
   return { mirror, removed, offset };
 }
-
-/** The same as {@link MetadataImage.membership}. */
-export function mirrorMembership(
-  image: MetadataImage,
-  topicName: string,
-): MirrorMembership | undefined {
-  return image.membership(topicName);
-}
