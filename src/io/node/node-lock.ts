@@ -23,13 +23,21 @@ function readProc(path: string): string | undefined {
   }
 }
 
+/** Fields of /proc/PID/stat from the state on; undefined when not known. */
+function statFields(pid: number): string[] | undefined {
+  const stat = readProc(`/proc/${pid}/stat`);
+  return stat?.slice(stat.lastIndexOf(')') + 2).split(' ');
+}
+
 /** Clock ticks between boot and the start of the process; undefined when not known. */
 function startTicks(pid: number): string | undefined {
-  const stat = readProc(`/proc/${pid}/stat`);
-  return stat
-    ?.slice(stat.lastIndexOf(')') + 2)
-    .split(' ')
-    .at(START_TIME_FIELD);
+  return statFields(pid)?.at(START_TIME_FIELD);
+}
+
+/** Ended, but not yet waited for by its parent: holds no file any more. */
+function isZombie(pid: number): boolean {
+  const state = statFields(pid)?.[0];
+  return state === 'Z' || state === 'X';
 }
 
 function bootId(): string {
@@ -51,7 +59,7 @@ function claimOf(pid: number): string {
 
 function isAlive(claim: string): boolean {
   const pid = Number(claim.split('-', 1)[0]);
-  return pidExists(pid) && claimOf(pid) === claim;
+  return pidExists(pid) && claimOf(pid) === claim && !isZombie(pid);
 }
 
 /** The other claims on `path`, as file paths with the claim. */
