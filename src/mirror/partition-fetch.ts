@@ -151,7 +151,9 @@ export class PartitionFetch {
 
   /** What to fetch next; the same object while nothing of it changed. */
   target(): FetchTarget {
-    const fetchOffset = this.partition.log.logEndOffset;
+    const { logStartOffset, logEndOffset } = this.partition.log;
+    // Restarted inside a batch, the log ends below its start (F9); the source begins at the start.
+    const fetchOffset = Math.max(logStartOffset, logEndOffset);
     const current = this.#target;
     if (
       current !== undefined &&
