@@ -40,7 +40,7 @@ import {
   type TopicPartition,
 } from './topic-partition.ts';
 
-/** Lock file in the log directory; also Apache Kafka's, so the two never share one. */
+/** Lock file in the log directory. */
 export const LOCK_FILE = '.lock';
 /** The topic name of the metadata log. */
 export const METADATA_TOPIC = '__cluster_metadata';

@@ -21,7 +21,7 @@ import { applyToProducers, learnEpoch, type ScanEnd, scanBatches } from './batch
 import { CorruptCheckpoint, LEADER_EPOCH_FILE } from './checkpoints.ts';
 import { LeaderEpochCache } from './leader-epoch-cache.ts';
 import type { LogConfig } from './log-config.ts';
-import { LogSegment, segmentPath } from './log-segment.ts';
+import { LogSegment, MAX_OFFSET_SPAN, segmentPath } from './log-segment.ts';
 import { LogSegments } from './log-segments.ts';
 import type { OpenFiles } from './open-files.ts';
 import { listSnapshots, readSnapshot, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
@@ -265,7 +265,9 @@ class LogLoader {
     segment.truncateIndexes(from, this.#indexedBelow(segment, from));
     segment.becomeActive(from, 0);
     return scanBatches(segment, from, true, (bytes, at, header) => {
-      if (header.baseOffset < expected || !new RecordBatch(bytes, at).validCrc()) return 'refused';
+      const fits = header.lastOffset - segment.baseOffset <= MAX_OFFSET_SPAN;
+      if (header.baseOffset < expected || !fits) return 'refused';
+      if (!new RecordBatch(bytes, at).validCrc()) return 'refused';
       try {
         applyToProducers(this.#producers, segment, header, bytes, at);
       } catch (error) {

@@ -162,12 +162,19 @@ export class LogSegment {
     this.#bytesSinceIndexEntry += header.size;
   }
 
-  /** Whether the next batches must go to a new segment. */
-  mustRoll(byteCount: number, lastOffset: number, config: LogConfig, rollAgeMs: number): boolean {
+  /** Whether `byteCount` bytes, behind `pendingBytes` yet to be written, need a new segment. */
+  mustRoll(
+    pendingBytes: number,
+    byteCount: number,
+    lastOffset: number,
+    config: LogConfig,
+    rollAgeMs: number,
+  ): boolean {
     if (lastOffset - this.baseOffset > MAX_OFFSET_SPAN) return true;
-    if (this.#size === 0) return false;
+    const size = this.#size + pendingBytes;
+    if (size === 0) return false;
     return (
-      this.#size > config.segmentBytes - byteCount ||
+      size > config.segmentBytes - byteCount ||
       this.offsetIndex.file.isFull ||
       this.timeIndex.file.isFull ||
       rollAgeMs > config.segmentMs

@@ -96,13 +96,12 @@ export class LogStore {
   ): void {
     const nowMs = this.#context.clock.wallMs();
     const { active } = this.segments;
-    if (
-      !active.mustRoll(byteCount, lastOffset, this.#config, active.rollAgeMs(timestampMs, nowMs))
-    ) {
-      this.#writeRun(chunks, byteCount);
-    } else {
-      this.#appendWithRolls(chunks, nowMs);
-    }
+    const ageMs = active.rollAgeMs(timestampMs, nowMs);
+    const fits =
+      byteCount <= this.#config.segmentBytes &&
+      !active.mustRoll(0, byteCount, lastOffset, this.#config, ageMs);
+    if (fits) this.#writeRun(chunks, byteCount);
+    else this.#appendWithRolls(chunks, nowMs);
     if (this.#logEndOffset - this.#recoveryPoint >= this.#config.flushMessages) {
       this.#flushInBackground();
     }
@@ -120,7 +119,7 @@ export class LogStore {
         const timestampMs = numberFromHalves(header.maxTimestampHigh, header.maxTimestampLow);
         const { active } = this.segments;
         const ageMs = active.rollAgeMs(timestampMs, nowMs);
-        if (active.mustRoll(runBytes + size, lastOffset, this.#config, ageMs)) {
+        if (active.mustRoll(runBytes, size, lastOffset, this.#config, ageMs)) {
           if (at > from) run.push(chunk.subarray(from, at));
           if (runBytes > 0) this.#writeRun(run, runBytes);
           run = [];
@@ -238,13 +237,15 @@ export class LogStore {
     const segment = this.segments.at(index) as LogSegment;
     const found = segment.find(offset);
     const target = Math.min(offset, found?.baseOffset ?? offset);
-    // Behind a gap it is not known yet where the batches will end.
-    this.#beginCut(found === undefined ? segment.baseOffset : target);
+    const durableTo = this.#recoveryPoint;
+    // There may be a gap before the cut: it is not known yet where the batches will end.
+    this.#beginCut(segment.baseOffset);
     for (const later of this.segments.takeFrom(index + 1)) later.remove();
     if (found !== undefined) segment.truncate(found.position, found.baseOffset);
     this.#logEndOffset = target;
     this.#reopenActive();
     this.#endCut(target, Math.min(logStartOffset, target));
+    this.#recoveryPoint = Math.min(durableTo, this.#batchesEnd);
   }
 
   /** Makes the last segment appendable: its end is looked for behind the last index entry. */
