@@ -1,8 +1,8 @@
 /**
  * Faults: conditions that must never happen, whatever clients, disks or networks do.
  *
- * A Fault means that our own reasoning is wrong or that a log is corrupt below its recovery point; the
- * process reports it and stops. Bad input is never a Fault: it is answered with a Kafka error code.
+ * A Fault means that our own reasoning is wrong or that a log is corrupt below its recovery point;
+ * the process reports it and stops. Bad input is never a Fault: it is answered with an error code.
  */
 
 /** A broken invariant. Never caught except to report it and stop. */

@@ -7,8 +7,8 @@
  * - Disk calls are synchronous: an append is a copy into the page cache (measured cheaper than a
  *   thread-pool hop), and a partition is never seen between two halves of an append. What can take
  *   long, making bytes durable, is `sync`, and that is asynchronous.
- * - A failing disk or network call is an operating error, {@link DiskError} or a close reason; it is
- *   handled where it happens, never swallowed.
+ * - A failing disk or network call is an operating error, {@link DiskError} or a close reason; it
+ *   is handled where it happens, never swallowed.
  */
 import type { Logger } from '../base/logger.ts';
 
@@ -72,7 +72,7 @@ export interface DirectoryEntry {
 
 /** A file system. Paths are absolute or relative to the process; `/` separates. */
 export interface Disk {
-  /** `read`: must exist. `update`: must exist, read and write. `create`: read, write, made if absent. */
+  /** `read` and `update` (read and write): must exist. `create`: read, write, made if absent. */
   open(path: string, mode: 'read' | 'update' | 'create'): DiskFile;
   /** Undefined when there is no such file. */
   readFile(path: string): Uint8Array | undefined;

@@ -2,7 +2,8 @@
  * The life of one simulated process, and the clock, randomness and log it sees.
  *
  * A process belongs to a machine and lives until it is killed. What it has scheduled then never
- * happens; what it still calls (code that was on the stack) does nothing. A restart is a new process.
+ * happens; what it still calls (code that was on the stack) does nothing. A restart is a new
+ * process.
  */
 import type { Logger } from '../base/logger.ts';
 import type { Clock, Random } from '../io/runtime.ts';

@@ -106,8 +106,9 @@ test('directories: made with parents, listed by name, renamed over, removed whol
   assert.throws(() => disk.rename(`${root}/d`, `${root}/x`), hasCode('ENOENT'));
 });
 
+const DISK_MODULE = new URL('../../src/io/node/node-disk.ts', import.meta.url).href;
 const LOCKER = `
-  import { nodeDisk } from ${JSON.stringify(new URL('../../src/io/node/node-disk.ts', import.meta.url).href)};
+  import { nodeDisk } from ${JSON.stringify(DISK_MODULE)};
   const lock = nodeDisk().lock(process.argv[1]);
   console.log(lock === undefined ? 'lost' : 'won');
   if (lock !== undefined) setInterval(() => {}, 1000);

@@ -218,7 +218,8 @@ test('what cannot be reached is an answer that names the peer and the cause', as
 });
 
 const DEAF = `
-  const server = require('node:net').createServer().listen({ port: 0, host: '127.0.0.1', backlog: 1 });
+  const server = require('node:net').createServer();
+  server.listen({ port: 0, host: '127.0.0.1', backlog: 1 });
   server.on('listening', () => {
     require('node:fs').writeSync(1, String(server.address().port));
     Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0); // never accepts
@@ -243,7 +244,7 @@ test('a host that never answers is `timeout`', {
   });
 });
 
-test('a taken port rejects with address and errno; a closed one is free while others talk', async (t) => {
+test('a taken port rejects with address and errno; closing keeps connections', async (t) => {
   const accepted: Connection[] = [];
   const first = await network.listen(HOST, 0, (connection) => accepted.push(connection));
   await assert.rejects(

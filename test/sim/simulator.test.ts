@@ -22,7 +22,7 @@ test('events come by time, then by insertion', () => {
   assert.equal(queue.pop(), undefined);
 });
 
-test('virtual timers fire in order, cancelled ones never, deferred ones before time moves', async () => {
+test('virtual timers fire in order, cancelled never, deferred before time moves', async () => {
   const world = new SimWorld(1);
   const { clock } = world.start('a');
   const seen: string[] = [];

@@ -57,7 +57,7 @@ function dropWritten(chunks: readonly Uint8Array[], written: number): Uint8Array
   return rest;
 }
 
-/** The system call that writes some of `chunks` and returns how many bytes; replaceable in tests. */
+/** The system call that writes some of `chunks` and returns how many bytes; tests replace it. */
 export type WriteCall = (fd: number, chunks: readonly Uint8Array[], position: number) => number;
 
 const writeCall: WriteCall = (fd, chunks, position) =>

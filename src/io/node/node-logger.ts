@@ -22,7 +22,7 @@ function wrap(target: PinoLogger): Logger {
   };
 }
 
-/** A logger that writes to `stream`, by default standard error. Errors in fields keep their stack. */
+/** A logger to `stream`, by default standard error. Errors in fields keep their stack. */
 export function nodeLogger(
   level: LogLevel,
   stream: DestinationStream = destination({ dest: STANDARD_ERROR_FD, sync: true }),
