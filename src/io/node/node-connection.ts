@@ -47,7 +47,7 @@ export class NodeConnection implements Connection {
 
   constructor(socket: Socket, reads: 'direct' | 'copied') {
     this.#socket = socket;
-    this.remoteAddress = socket.remoteAddress ?? '';
+    this.remoteAddress = (socket.remoteAddress ?? '').replace(/^::ffff:/, ''); // IPv4 in IPv6
     this.localPort = socket.localPort ?? 0;
     this.#peer = `${this.remoteAddress}:${socket.remotePort ?? 0}`;
     if (reads === 'copied') socket.on('data', (chunk: Uint8Array) => this.#deliver(chunk));
