@@ -1,5 +1,8 @@
 /**
- * What commands ask of a running twinlog: the mirror APIs over one connection, errors as sentences.
+ * What commands ask of a running twinlog: the mirror APIs over one connection.
+ *
+ * Used by every command but `serve`. Invariants: a refusal or an unreachable broker is a
+ * CommandError whose sentence names who was asked; per-topic answers are returned, never thrown.
  */
 
 import { ZERO_UUID } from '../base/uuid.ts';
@@ -77,7 +80,10 @@ export class AdminClient {
     this.#connection = connection;
   }
 
-  /** Connects to the first of `HOST:PORT,…` that answers; `option` is named when they are no addresses. */
+  /**
+   * Connects to the first of `HOST:PORT,…` that answers; `option` is named when they are no
+   * addresses.
+   */
   static async connectAny(
     runtime: Runtime,
     bootstrap: string,

@@ -73,6 +73,12 @@ function isLoopback(host: string): boolean {
   return host === 'localhost' || host === '::1' || /^127\./.test(host);
 }
 
+/** The broker can keep no promise any more: what is not durable yet was never acknowledged. */
+function endProcess(error: Error): never {
+  process.stderr.write(`twinlog: the broker stops: ${error.message}\n`);
+  process.exit(1);
+}
+
 /** Starts a broker; a CommandError when it cannot start. */
 export async function runBroker(
   runtime: Runtime,
@@ -84,7 +90,7 @@ export async function runBroker(
   }
   let broker: Broker;
   try {
-    broker = await startBroker(runtime, { config });
+    broker = await startBroker(runtime, { config, onFatal: endProcess });
   } catch (error) {
     throw new CommandError(`The broker cannot start: ${(error as Error).message}`);
   }

@@ -1,8 +1,8 @@
 /**
  * A small producer for the quickstart: writes made-up orders to a topic at a steady rate.
  *
- * Speaks Produce over an ordinary connection, creates the topic first, and waits for every answer, so
- * a rate the broker cannot keep up with slows it down instead of queueing.
+ * Speaks Produce over an ordinary connection, creates the topic first, and waits for every answer,
+ * so a rate the broker cannot keep up with slows it down instead of queueing.
  */
 import type { Runtime, Timer } from '../io/runtime.ts';
 import { errorName, errors } from '../protocol/errors.ts';

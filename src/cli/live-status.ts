@@ -1,7 +1,7 @@
 /**
- * Shows a mirror's progress until told to stop: one line redrawn on a terminal, one line per look in a
- * pipe (only when something changed), one JSON object per look with `--json`. Failures get lines of their
- * own, once.
+ * Shows a mirror's progress until told to stop: one line redrawn on a terminal, one line per look
+ * in a pipe (only when something changed), one JSON object per look with `--json`. Failures get
+ * lines of their own, once.
  */
 import type { AdminClient } from './admin-client.ts';
 import { partitionStatuses, progressLine, progressOf, type StatusSample } from './mirror-status.ts';

@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 /**
- * The `twinlog` command: names, options and help of every subcommand, and what a failure exits with.
+ * The `twinlog` command: names, options and help of every subcommand, and what a failure exits
+ * with.
  *
  * Each subcommand is a file of its own; this one only parses. Exit codes: see `output.ts`.
  */

@@ -1,8 +1,8 @@
 /**
  * How the state of mirrors is shown: a table per mirror for people, plain objects for programs.
  *
- * Rates are differences between two looks at the same partitions, so the first look has none. A lag or
- * offset of −1 means "not known yet" (rule A4) and is shown as a dash.
+ * Rates are differences between two looks at the same partitions, so the first look has none. A lag
+ * or offset of −1 means "not known yet" (rule A4) and is shown as a dash.
  */
 import type { MirrorDescription } from './admin-client.ts';
 import { table } from './output.ts';

@@ -1,8 +1,9 @@
 /**
  * `twinlog mirror`: the main job in one command.
  *
- * Starts a broker, creates the mirror, adds the source topics that match, then shows the progress until
- * a signal stops it. Repeatable: a mirror of that name with the same source goes on where it was.
+ * Starts a broker, creates the mirror, adds the source topics that match, then shows the progress
+ * until a signal stops it. Repeatable: a mirror of that name with the same source goes on where it
+ * was.
  */
 import type { Runtime } from '../io/runtime.ts';
 import { AdminClient, type TopicListing } from './admin-client.ts';
@@ -75,8 +76,9 @@ export async function ensureMirror(
   if (existing !== undefined) {
     if (existing.sourceBootstrap !== options.source) {
       throw new CommandError(
-        `Mirror ${options.name} of this data directory has source ${existing.sourceBootstrap}, not ` +
-          `${options.source}. Use another --name or another --data directory.`,
+        `Mirror ${options.name} of this data directory has source ` +
+          `${existing.sourceBootstrap}, not ${options.source}. ` +
+          'Use another --name or another --data directory.',
       );
     }
     output.text(`Mirror ${options.name} exists already and goes on.`);

@@ -1,5 +1,8 @@
 /**
  * `twinlog mirrors …`: create, add, remove, list and describe the mirrors of a running twinlog.
+ *
+ * One function per subcommand, called by `main.ts` with parsed options. Each opens one connection
+ * and closes it again; what failed per topic is printed before the command fails.
  */
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';

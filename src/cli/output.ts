@@ -1,8 +1,9 @@
 /**
- * How commands speak: text for people on stdout, one JSON value per line with `--json`, errors on stderr.
+ * How commands speak: text for people on stdout, one JSON value per line with `--json`, errors on
+ * stderr.
  *
- * Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong. A failure is a sentence that
- * names what is wrong and what to do, never a stack trace (that is for defects).
+ * Exit codes: 0 done, 1 the operation failed, 2 the command line is wrong. A failure is a sentence
+ * that names what is wrong and what to do, never a stack trace (that is for defects).
  */
 
 /** A failure to show to the user as one sentence. */

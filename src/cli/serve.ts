@@ -1,5 +1,8 @@
 /**
  * `twinlog serve`: runs a broker with its embedded controller until a signal stops it.
+ *
+ * Called by `main.ts`. The data directory is flushed and marked clean before the process ends; the
+ * second signal does not wait for that.
  */
 import {
   type BrokerOptions,

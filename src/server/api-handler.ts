@@ -1,9 +1,9 @@
 /**
  * What serves one API: its schemas, the versions offered, and the function that answers.
  *
- * One file per API in `handlers/`, listed in `api-table.ts`; `request-handler.ts` decodes, calls and
- * encodes. Invariants: a handler answers every request it takes, errors included, and never throws for
- * what a client sent; what it throws is a defect, closes that connection and is logged.
+ * One file per API in `handlers/`, listed in `api-table.ts`; `request-handler.ts` decodes, calls
+ * and encodes. Invariants: a handler answers every request it takes, errors included, and never
+ * throws for what a client sent; what it throws is a defect, closes that connection and is logged.
  */
 
 import type { GroupCoordinator } from '../coordinator/group-coordinator.ts';

@@ -1,9 +1,10 @@
 /**
  * The settings of a broker: one table, the values in force, and the topic defaults they give.
  *
- * Names are Apache Kafka's where the meaning is the same (a server.properties can be reused), plus the
- * `mirror.*` ones of the contract (§12). Built once at start from text; a bad value stops the start with
- * a message that names it, a name that means nothing here is reported and otherwise ignored.
+ * Names are Apache Kafka's where the meaning is the same (a server.properties can be reused), plus
+ * the `mirror.*` ones of the contract (§12). Built once at start from text; a bad value stops the
+ * start with a message that names it, a name that means nothing here is reported and otherwise
+ * ignored.
  */
 import { present } from '../base/assert.ts';
 import { type ConfigDefinition, checkConfigValue, definitionTable } from './config-definition.ts';
@@ -170,7 +171,9 @@ export class BrokerConfig {
     return this.#values.get(name);
   }
 
-  /** Whether the operator decides the value of `name`, also by a coarser setting that it follows. */
+  /**
+   * Whether the operator decides the value of `name`, also by a coarser setting that it follows.
+   */
   isExplicit(name: string): boolean {
     const names = [name, ...(COARSER_SETTINGS.get(name) ?? [])];
     return names.some((each) => this.#values.has(each));

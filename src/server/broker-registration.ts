@@ -1,9 +1,9 @@
 /**
  * This broker's place in its cluster: registers, sends heartbeats, and leaves in good order.
  *
- * The controller is reached through its port only, wherever it lives. Invariants: heartbeats report the
- * metadata offset that was really applied; a heartbeat that fails is tried again at the next turn; a
- * broker epoch is used only after the controller gave it.
+ * The controller is reached through its port only, wherever it lives. Invariants: heartbeats report
+ * the metadata offset that was really applied; a heartbeat that fails is tried again at the next
+ * turn; a broker epoch is used only after the controller gave it.
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';

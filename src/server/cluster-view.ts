@@ -1,8 +1,8 @@
 /**
  * What clients are shown of the cluster: brokers by listener, and partitions with their leaders.
  *
- * Shared by Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator, so that all of them
- * tell the same story. Fenced brokers are shown as offline, as in Apache Kafka.
+ * Shared by Metadata, DescribeCluster, DescribeTopicPartitions and FindCoordinator, so that all of
+ * them tell the same story. Fenced brokers are shown as offline, as in Apache Kafka.
  */
 import type { MetadataImage, PartitionRegistration } from '../metadata/image.ts';
 import { NO_LEADER } from '../metadata/image.ts';

@@ -1,9 +1,9 @@
 /**
  * What a setting is: name, type, default, legal values; and how its text is checked.
  *
- * Broker settings (broker-config.ts) and topic settings (topic-config.ts) are tables of these; nothing
- * else knows a default or a range. Kept free of what the settings mean, so that a message about a bad
- * value always names the setting, the value and what would be legal.
+ * Broker settings (broker-config.ts) and topic settings (topic-config.ts) are tables of these;
+ * nothing else knows a default or a range. Kept free of what the settings mean, so that a message
+ * about a bad value always names the setting, the value and what would be legal.
  */
 
 import { assert } from '../base/assert.ts';

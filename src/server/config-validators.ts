@@ -1,5 +1,8 @@
 /**
- * What the controller may ask about settings before it writes them: one validator per resource type.
+ * What the controller may ask about settings before it writes them.
+ *
+ * One validator per resource type, built from the tables of topic, broker and mirror settings,
+ * given to the controller by `broker.ts`. An override that passes here is safe to apply everywhere.
  */
 import type { ConfigValidator, ConfigValidators } from '../metadata/config-validator.ts';
 import { checkMirrorConfigs, isListSetting, mirrorSettingDefinitions } from '../mirror/settings.ts';

@@ -3,7 +3,8 @@
  *
  * An append is one batch under the leader epoch that the coordinator was elected in; a newer epoch
  * refuses it. Loading first waits until all that the log holds is committed (a new leader's high
- * watermark can lag behind what its predecessor acknowledged), then reads it, control batches skipped.
+ * watermark can lag behind what its predecessor acknowledged), then reads it, control batches
+ * skipped.
  */
 import type { CoordinatorLog, CoordinatorRecord } from '../coordinator/runtime.ts';
 import type { Runtime } from '../io/runtime.ts';

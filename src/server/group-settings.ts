@@ -1,5 +1,7 @@
 /**
  * The group coordinator's settings, read from the broker's.
+ *
+ * Called once by `broker.ts`. What the broker has no setting for keeps the coordinator's default.
  */
 import { DEFAULT_GROUP_CONFIG, type GroupConfig } from '../coordinator/group-config.ts';
 import type { BrokerConfig } from './broker-config.ts';

@@ -1,5 +1,8 @@
 /**
- * Tells the coordinators which of their partitions this broker leads, and the groups which topics went.
+ * Tells the group coordinator what it must know of leadership and of deleted topics.
+ *
+ * Built by `broker.ts`: the listener goes to the replica manager, the publisher to the metadata
+ * loader. Only partitions of the coordinator's own internal topic are passed on.
  */
 import { GROUP_METADATA_TOPIC, type GroupCoordinator } from '../coordinator/group-coordinator.ts';
 import type { MetadataDelta } from '../metadata/image-delta.ts';

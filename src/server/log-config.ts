@@ -1,5 +1,8 @@
 /**
- * Makes the parsed settings that storage works with, from a topic's overrides and the broker's defaults.
+ * Makes the parsed settings that storage works with.
+ *
+ * A topic's overrides win over the broker's defaults. Called by `broker.ts` for every log and again
+ * when a topic's overrides change.
  */
 import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
 import type {

@@ -1,8 +1,9 @@
 /**
  * Hands out producer ids to idempotent producers, from blocks that the controller reserves.
  *
- * Ids are ≥ 0 and never repeat in a cluster; those of a block that was not used up are lost with the
- * process, which is legal (KIP-730). Mirrored ids are ≤ −2 (rule P1), so the two can never collide.
+ * Ids are ≥ 0 and never repeat in a cluster; those of a block that was not used up are lost with
+ * the process, which is legal (KIP-730). Mirrored ids are ≤ −2 (rule P1), so the two can never
+ * collide.
  */
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import { errors } from '../protocol/errors.ts';

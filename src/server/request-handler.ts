@@ -1,10 +1,10 @@
 /**
  * From a request frame to a response frame: header, dispatch by API and version, body.
  *
- * What Apache Kafka does with requests it cannot serve is done here too: an ApiVersions request of an
- * unknown version is answered UNSUPPORTED_VERSION in version 0 with the list of APIs; any other unknown
- * API or version, and a body that cannot be decoded, closes the connection, since no client could
- * read an answer. The log line names API, version and client.
+ * What Apache Kafka does with requests it cannot serve is done here too: an ApiVersions request of
+ * an unknown version is answered UNSUPPORTED_VERSION in version 0 with the list of APIs; any other
+ * unknown API or version, and a body that cannot be decoded, closes the connection, since no client
+ * could read an answer. The log line names API, version and client.
  */
 import { ByteReader, MalformedBytes } from '../base/bytes.ts';
 import { ApiKey, apiName } from '../protocol/api-keys.ts';

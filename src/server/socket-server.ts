@@ -1,8 +1,8 @@
 /**
  * Listening sockets and the connections on them: frames in, frames out, one request at a time.
  *
- * As in Apache Kafka, a connection's requests are handled strictly one after the other, so responses
- * leave in the order of their requests. Invariants:
+ * As in Apache Kafka, a connection's requests are handled strictly one after the other, so
+ * responses leave in the order of their requests. Invariants:
  * - A connection that holds {@link MAX_QUEUED_REQUESTS} requests or {@link MAX_QUEUED_BYTES} is not
  *   read until half of that is answered; what the last read brought comes on top.
  * - A response that the peer does not take stops that connection alone.
@@ -110,7 +110,7 @@ class ServerConnection {
       this.#logger.warn('closing connection: bad frame', {
         client: this.#context.clientHost,
         reason: error.message,
-        hint: 'the client does not speak the Kafka protocol, or socket.request.max.bytes is too low',
+        hint: 'the client does not speak Kafka, or socket.request.max.bytes is too low',
       });
       this.close();
     }

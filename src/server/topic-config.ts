@@ -1,9 +1,10 @@
 /**
  * The settings a topic can have: one table, their broker-side defaults, and their checks.
  *
- * Used by the controller (through the TopicConfigValidator port) before a ConfigRecord is written, by
- * DescribeConfigs, and to make the LogConfig that storage works with. `mirror.name` (rule O2) is a
- * topic setting only inside the metadata log: it is in no table here, so no client can see or set it.
+ * Used by the controller (through the TopicConfigValidator port) before a ConfigRecord is written,
+ * by DescribeConfigs, and to make the LogConfig that storage works with. `mirror.name` (rule O2) is
+ * a topic setting only inside the metadata log: it is in no table here, so no client can see or set
+ * it.
  */
 import {
   type ConfigDefinition,
@@ -17,8 +18,9 @@ const DAY_MS = 86_400_000;
 const BYTES_IN_GIB = 1024 ** 3;
 
 /**
- * The topic settings of Apache Kafka 4.2 but those of tiered storage and compression levels, and ours.
- * `segment.bytes` keeps its old least value: a source before 4.0 may have set less than 1 MiB.
+ * The topic settings of Apache Kafka 4.2 but those of tiered storage and compression levels, and
+ * ours. `segment.bytes` keeps its old least value: a source before 4.0 may have set less than 1
+ * MiB.
  */
 export const topicConfigDefinitions: readonly ConfigDefinition[] = [
   {

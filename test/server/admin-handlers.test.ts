@@ -106,7 +106,7 @@ test('O2: DescribeConfigs shows where values come from, and never mirror.name', 
   assert.equal(missing.errorCode, errors.UNKNOWN_TOPIC_OR_PARTITION.code);
 });
 
-test('DescribeConfigs: a broker’s dynamic settings beat the cluster’s, which beat the file', async () => {
+test('DescribeConfigs: dynamic settings of a broker beat shared ones and the file', async () => {
   const { BROKER } = ConfigResourceType;
   const interval = 'mirror.metadata.refresh.interval.ms';
   const settings = { [interval]: '1000', 'num.partitions': '3' };
@@ -147,7 +147,7 @@ test('A6: DescribeConfigs never shows a secret of a mirror', async () => {
   assert.equal(none.errorCode, errors.INVALID_REQUEST.code);
 });
 
-test('forwarded: the decoded request and its version go to the controller, its answer comes back', async () => {
+test('forwarded: request and version go to the controller, its answer comes back', async () => {
   const seen: unknown[] = [];
   const controller = fakeController({
     forward: (key, version, body, { principal }) => {
@@ -167,7 +167,7 @@ test('forwarded: the decoded request and its version go to the controller, its a
   );
 });
 
-test('DeleteTopics: delete.topic.enable=false refuses every topic before the controller', async () => {
+test('DeleteTopics: delete.topic.enable=false refuses every topic here', async () => {
   const services = servicesOf({
     settings: { 'delete.topic.enable': 'false' },
     controller: fakeController({}),
@@ -212,7 +212,7 @@ test('InitProducerId: a fresh id in every version; transactions are refused for 
   assert.equal(refused.errorCode, errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code);
 });
 
-test('ApiVersions: features from version 3, those that may be 0 from 4; odd software is refused', async () => {
+test('ApiVersions: features from version 3, that may be 0 from 4; names checked', async () => {
   const image = imageOf([
     metadataRecord('FeatureLevelRecord', { name: 'mirror.version', featureLevel: 1 }),
   ]);

@@ -1,4 +1,4 @@
-/** Settings: tables against Apache Kafka's, checks and their messages, values in force, LogConfig. */
+/** Settings: tables against Apache Kafka's, checks and messages, values in force, LogConfig. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfigResourceType, emptyImage } from '../../src/metadata/image.ts';

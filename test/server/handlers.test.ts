@@ -165,7 +165,7 @@ test('Fetch: every version can say that another broker leads and where logs dive
   }
 });
 
-test('Fetch: fetch.max.bytes bounds what a client asks; a follower of either form is one', async () => {
+test('Fetch: fetch.max.bytes bounds what is asked; followers of either form', async () => {
   const seen: unknown[] = [];
   const fetchSessions = {
     fetch: (_request: unknown, params: FetchParams) => {
@@ -222,7 +222,7 @@ function metadataServices(settings: Record<string, string> = {}) {
   return { forwarded, services: servicesOf({ settings, metadata, controller }) };
 }
 
-test('Metadata: unknown names are created where allowed, each error stays with its name', async () => {
+test('Metadata: unknown names are created, each error stays with its name', async () => {
   const { services, forwarded } = metadataServices();
   const topics = ['new', '../x', 'new'].map((name) => ({ name }));
   const answer = await ask(Metadata, 9, services, { topics, allowAutoTopicCreation: true });
@@ -253,7 +253,7 @@ test('Metadata: nothing is created when the client or the broker does not want i
   }
 });
 
-test('Metadata: null means all topics, version 0 says it with an empty list; by id from 12', async () => {
+test('Metadata: null means all, in version 0 an empty list does; by id from 12', async () => {
   const { services } = metadataServices();
   for (const version of versionsOf(Metadata)) {
     const all = await ask(Metadata, version, services, { topics: version === 0 ? [] : null });
@@ -342,7 +342,7 @@ function coordinatorServices(error: number) {
   return { services, ensured };
 }
 
-test('FindCoordinator: the leader of the key’s partition, in both forms of the request', async () => {
+test('FindCoordinator: the leader of the key’s partition, in both forms', async () => {
   const { services, ensured } = coordinatorServices(0);
   for (const version of versionsOf(FindCoordinator)) {
     const batched = version >= 4;
@@ -359,7 +359,7 @@ test('FindCoordinator: the leader of the key’s partition, in both forms of the
   assert.deepEqual([...new Set(ensured)], ['__consumer_offsets']);
 });
 
-test('C3: FindCoordinator refuses bad mirror keys, old versions and types it does not serve', async () => {
+test('C3: FindCoordinator refuses bad mirror keys, old versions, other types', async () => {
   const { services } = coordinatorServices(0);
   const codeOf = async (version: number, keyType: number, key: string) => {
     const keys = version >= 4 ? { coordinatorKeys: [key] } : { key };
@@ -376,7 +376,7 @@ test('C3: FindCoordinator refuses bad mirror keys, old versions and types it doe
   assert.equal(answer.coordinators[0]?.errorCode, errors.COORDINATOR_NOT_AVAILABLE.code);
 });
 
-test('C1: internal topics are made once, compacted, with no more replicas than live brokers', async () => {
+test('C1: internal topics are made once, compacted, replicas as brokers live', async () => {
   const requests: CreateTopicsRequest['topics'] = [];
   let code = errors.TOPIC_ALREADY_EXISTS.code as number;
   const controller = fakeController({

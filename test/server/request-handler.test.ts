@@ -76,7 +76,7 @@ test('a served version is decoded, handled and answered in that version', async 
   }
 });
 
-test('unknown APIs, versions that are not served and malformed requests are unanswerable', async () => {
+test('unknown APIs, unserved versions and malformed requests are unanswerable', async () => {
   const calls: unknown[] = [];
   const handler = handlerOf({ errorCode: 0 }, calls);
   const heartbeat = frameOf(codec(HeartbeatRequest, 2), HEARTBEAT);

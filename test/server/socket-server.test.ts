@@ -54,7 +54,7 @@ async function setup(options: Partial<SocketServerOptions> = {}) {
 
 const texts = (served: readonly Served[]): string[] => served.map(({ text }) => text);
 
-test('listen answers the real port; connections carry listener, host and an id of their own', async () => {
+test('listen answers the real port; connections know listener, host and id', async () => {
   const { network, served, address } = await setup();
   assert.deepEqual(address, { name: 'PLAINTEXT', host: '127.0.0.1', port: 12_345 });
   for (const name of ['a', 'b']) network.open().receive(framed(Buffer.from(name)));
@@ -85,7 +85,7 @@ test('frames are found wherever the stream is cut', async () => {
   }
 });
 
-test('a slow first request holds the next, so answers leave in order; no answer holds nothing', async () => {
+test('a slow request holds the next, so answers leave in order', async () => {
   const { network, served } = await setup();
   const connection = network.open();
   connection.receive(Buffer.concat(['1', '2', '3'].map((text) => framed(Buffer.from(text)))));
@@ -155,7 +155,7 @@ test('a size that is negative or too large closes that connection alone', async 
   assert.deepEqual(other.written.map(String), ['yes']);
 });
 
-test('a peer that does not take its answer gets no further request served until it does', async () => {
+test('a peer that does not take its answer holds its own requests only', async () => {
   const { network, served } = await setup();
   const slow = network.open();
   const other = network.open();
@@ -197,7 +197,7 @@ test('a failed request closes its connection; only a defect is logged as an erro
   );
 });
 
-test('idle connections are closed; those that ask, wait for an answer or just got one stay', async () => {
+test('idle connections are closed; those that ask, wait or just got an answer stay', async () => {
   const { network, clock, served, closed } = await setup();
   const [idle, asking, waiting] = [network.open(), network.open(), network.open()];
   waiting.receive(framed(Buffer.from('long poll')));

@@ -1,10 +1,10 @@
 /**
  * Produce: appends batches of clients; the answer waits as `acks` asks.
  *
- * Whether a partition takes the write is decided in one place, `Partition.append`; a mirrored topic's
- * refusal is POLICY_VIOLATION with a message that begins `ReadOnlyTopicException:` (rule R3).
- * Transactional batches are refused until transactions are served. With acks=0 there is no answer; a
- * failure then closes the connection, which is all such a client can notice.
+ * Whether a partition takes the write is decided in one place, `Partition.append`; a mirrored
+ * topic's refusal is POLICY_VIOLATION with a message that begins `ReadOnlyTopicException:` (rule
+ * R3). Transactional batches are refused until transactions are served. With acks=0 there is no
+ * answer; a failure then closes the connection, which is all such a client can notice.
  */
 import { type Uuid, ZERO_UUID } from '../../base/uuid.ts';
 import { errorName, errors } from '../../protocol/errors.ts';

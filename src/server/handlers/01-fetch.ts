@@ -1,9 +1,9 @@
 /**
  * Fetch: record batches as they are in the log, for consumers, followers and mirrors.
  *
- * Bytes go from the log to the socket by reference. READ_COMMITTED is bounded by the last stable offset
- * and lists aborted transactions; sessions, long poll and limits are replication's. Topics are named by
- * id from version 13 on.
+ * Bytes go from the log to the socket by reference. READ_COMMITTED is bounded by the last stable
+ * offset and lists aborted transactions; sessions, long poll and limits are replication's. Topics
+ * are named by id from version 13 on.
  */
 import { errors } from '../../protocol/errors.ts';
 import { FetchRequest, FetchResponse } from '../../protocol/messages/01-fetch.ts';

@@ -1,8 +1,8 @@
 /**
  * Metadata: brokers, topics and their leaders; creates a topic on its first use where allowed.
  *
- * Answers from the image that this broker has applied. Auto-creation goes through the controller like
- * any creation, so a topic with membership (rule R4) already exists and is never created here.
+ * Answers from the image that this broker has applied. Auto-creation goes through the controller
+ * like any creation, so a topic with membership (rule R4) already exists and is never created here.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import type { MetadataImage, TopicImage } from '../../metadata/image.ts';

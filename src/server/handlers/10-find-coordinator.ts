@@ -1,9 +1,9 @@
 /**
  * FindCoordinator: which broker keeps a group's offsets, or a mirror partition's state.
  *
- * The coordinator is the leader of the internal topic's partition that the key hashes to; the topic is
- * made on the first look-up. Key type MIRROR is 64 (rule C3). Transactions and share groups are not
- * served yet and say so.
+ * The coordinator is the leader of the internal topic's partition that the key hashes to; the topic
+ * is made on the first look-up. Key type MIRROR is 64 (rule C3). Transactions and share groups are
+ * not served yet and say so.
  */
 
 import { GROUP_METADATA_TOPIC } from '../../coordinator/group-coordinator.ts';
@@ -41,7 +41,7 @@ async function find(
   context: RequestContext,
 ): Promise<Coordinator> {
   if (keyType !== KEY_TYPE_GROUP && keyType !== KEY_TYPE_MIRROR) {
-    const message = `This broker coordinates groups and mirrors; key type ${keyType} is not served.`;
+    const message = `Groups and mirrors are coordinated here; key type ${keyType} is not served.`;
     return failed(key, errors.INVALID_REQUEST.code, message);
   }
   if (keyType === KEY_TYPE_MIRROR && context.apiVersion < FIRST_BATCHED_VERSION) {

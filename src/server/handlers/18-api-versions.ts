@@ -1,9 +1,9 @@
 /**
  * ApiVersions: which APIs, versions and features this broker serves.
  *
- * Clients pick the highest version both sides know; nothing that is not served is listed. CreateTopics
- * 8 is served but not listed (rule A9). An unknown version of ApiVersions itself is answered by the
- * request handler.
+ * Clients pick the highest version both sides know; nothing that is not served is listed.
+ * CreateTopics 8 is served but not listed (rule A9). An unknown version of ApiVersions itself is
+ * answered by the request handler.
  */
 
 import { supportedFeatures } from '../../metadata/features.ts';

@@ -1,5 +1,7 @@
 /**
  * DeleteRecords: raises the log start; refused on a read-only mirror topic (rule R2).
+ *
+ * The refusal and the wait for the replicas are replication's; answers are per partition.
  */
 import {
   DeleteRecordsRequest,

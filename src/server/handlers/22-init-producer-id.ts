@@ -1,9 +1,9 @@
 /**
  * InitProducerId: an id for an idempotent producer.
  *
- * Every call gets a fresh id with epoch 0 (also one that asks for a higher epoch of an id it has: a new
- * id fences nothing of others and needs no state). Transactional ids are not served yet; the error
- * is final, so producers fail at once instead of retrying.
+ * Every call gets a fresh id with epoch 0 (also one that asks for a higher epoch of an id it has: a
+ * new id fences nothing of others and needs no state). Transactional ids are not served yet; the
+ * error is final, so producers fail at once instead of retrying.
  */
 import { errors } from '../../protocol/errors.ts';
 import {

@@ -1,5 +1,7 @@
 /**
  * OffsetForLeaderEpoch: where a leader epoch ends in this broker's log.
+ *
+ * Followers, consumers and mirrors (rule F10) find out with it where their log diverged.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import {

@@ -1,8 +1,8 @@
 /**
  * DescribeConfigs: the settings of topics and brokers, with where each value comes from.
  *
- * `mirror.name` is never shown (rule O2), secrets never have a value. Mirror settings are a resource
- * type of their own (64, rule O1).
+ * `mirror.name` is never shown (rule O2), secrets never have a value. Mirror settings are a
+ * resource type of their own (64, rule O1).
  */
 import { ConfigResourceType } from '../../metadata/image.ts';
 import { mirrorSettingDefinitions } from '../../mirror/settings.ts';

@@ -1,8 +1,8 @@
 /**
  * ListPartitionReassignments: partitions whose replicas are being changed.
  *
- * Reassignment itself comes with more than one broker; the answer is true all the same, since it is read
- * from the metadata image.
+ * Reassignment itself comes with more than one broker; the answer is true all the same, since it is
+ * read from the metadata image.
  */
 import { errors } from '../../protocol/errors.ts';
 import {

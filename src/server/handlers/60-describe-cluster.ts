@@ -1,8 +1,8 @@
 /**
  * DescribeCluster: the cluster's id and its brokers.
  *
- * Only the broker endpoint type is served here; controllers have no listener of their own while they
- * live inside the broker.
+ * Only the broker endpoint type is served here; controllers have no listener of their own while
+ * they live inside the broker.
  */
 import { errors } from '../../protocol/errors.ts';
 import {

@@ -1,5 +1,7 @@
 /**
  * DescribeProducers: the producers that a partition's log remembers, open transactions included.
+ *
+ * Answered by the leader only. Ids ≤ −2 are those of mirrored producers (rule P1).
  */
 import { errorMessage, errors } from '../../protocol/errors.ts';
 import {

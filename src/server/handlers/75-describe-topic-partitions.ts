@@ -1,8 +1,8 @@
 /**
  * DescribeTopicPartitions: partitions of topics, in pages (KIP-966).
  *
- * Topics come in name order; a page ends after the requested number of partitions, and the cursor says
- * where the next one begins.
+ * Topics come in name order; a page ends after the requested number of partitions, and the cursor
+ * says where the next one begins.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import { INTERNAL_TOPIC_NAMES } from '../../metadata/topic-names.ts';
