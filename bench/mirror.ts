@@ -12,6 +12,7 @@
  * - `distance`: `copy` of one partition with the source 80 ms away (40 ms each way).
  */
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { loadavg } from 'node:os';
 import { dirname, join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { parseArgs } from 'node:util';
@@ -38,6 +39,8 @@ const POLL_MS = 20;
 const IDLE_SAMPLE_MS = 1_500;
 const JOB_BOUND_MS = 900_000;
 const LATENCY_RATE = 100;
+/** Other work on the machine above this load makes the figures worthless. */
+const BUSY_LOAD = 1;
 
 const HELP = `npm run bench -- mirror [options]
   --gib N            uncompressed size of a topic in GiB (2)
@@ -307,17 +310,20 @@ export async function mirrorBenchmark(args: string[]): Promise<void> {
     return;
   }
   if ((await kafkaJars()) === undefined) throw new Error('java and mvn are needed');
+  const [load = 0] = loadavg();
+  if (load > BUSY_LOAD) say(`The machine is busy (load ${load.toFixed(1)}): do not trust figures.`);
   const source = await startSource(ONE_WAY_DELAY_MS);
   const java = await JavaClient.start('benchmark', '1g');
   let contestants: Contestant[] = [];
   try {
     contestants = await makeContestants(source, java, options.contestants);
     const results = await runScenarios(source, java, contestants, options);
+    const { out: _out, help: _help, ...chosen } = options;
     const about = {
       machine: machine(),
       kafka: kafkaVersion(),
       recordBytes: RECORD_BYTES,
-      ...options,
+      ...chosen,
     };
     const json = Object.fromEntries([...results].map(([k, v]) => [k, Object.fromEntries(v)]));
     mkdirSync(dirname(options.out), { recursive: true });

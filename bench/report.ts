@@ -61,7 +61,7 @@ function scenarioTable(byName: ReadonlyMap<string, readonly Measurement[]>): str
       if (name === 'twinlog') continue;
       const cells = shown.map(([key, , better]) => {
         const ratio = medianOf('twinlog', key) / medianOf(name, key);
-        return better === undefined || Number.isNaN(ratio) ? '-' : `${number(ratio)}×`;
+        return better === undefined || !Number.isFinite(ratio) ? '-' : `${number(ratio)}×`;
       });
       rows.push([`twinlog / ${name}`, ...cells, '']);
     }
