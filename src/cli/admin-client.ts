@@ -117,8 +117,9 @@ export class AdminClient {
       return new AdminClient(connection);
     } catch (error) {
       if (!(error instanceof ConnectionError)) throw error;
+      const reason = /^E[A-Z]+$/.test(error.cause) ? error.cause : error.message;
       throw new CommandError(
-        `Cannot reach ${what}: ${error.message}. Check that it runs and that the address is right.`,
+        `Cannot reach ${what}: ${reason}. Check that it runs and that the address is right.`,
       );
     }
   }

@@ -30,37 +30,47 @@ function version(): string {
   return (JSON.parse(readFileSync(file, 'utf8')) as { version: string }).version;
 }
 
+/** `--json`; its default is no news to anybody. */
+function jsonOption(command: Command): Command {
+  command.setOptionValue('json', false);
+  return command.option('--json', 'one JSON value per line instead of text');
+}
+
+/** An option that may be given more than once. */
+function repeatable(command: Command, name: 'set' | 'config', description: string): Command {
+  command.setOptionValue(name, []);
+  return command.option(`--${name} <name=value>`, `${description} (repeatable)`, collect);
+}
+
 function brokerOptions(command: Command, port: number, logLevel: string): Command {
   command.setOptionValue('defaultPort', port);
-  return command
-    .addOption(new Option('--data <dir>', 'data directory').default(undefined, 'twinlog-data'))
-    .addOption(
-      new Option('--listen <host:port>', 'where clients connect').default(
-        undefined,
-        `127.0.0.1:${port}`,
-      ),
-    )
-    .option('--properties <file>', 'broker settings, as in a server.properties file')
-    .option('--set <name=value>', 'one broker setting (repeatable)', collect, [])
-    .option('--json', 'one JSON value per line instead of text', false)
-    .addOption(
-      new Option('--log-level <level>', 'what is logged to stderr')
-        .choices(LOG_LEVELS)
-        .default(logLevel),
-    );
+  command
+    .option('--data <dir>', 'data directory (default: "twinlog-data")')
+    .option('--listen <host:port>', `where clients connect (default: "127.0.0.1:${port}")`)
+    .option('--properties <file>', 'broker settings, as in a server.properties file');
+  repeatable(command, 'set', 'one broker setting');
+  return jsonOption(command).addOption(
+    new Option('--log-level <level>', 'what is logged to stderr')
+      .choices(LOG_LEVELS)
+      .default(logLevel),
+  );
 }
 
 function mirrorsOptions(command: Command): Command {
-  return command
-    .option('--bootstrap-server <host:port>', 'a broker of the destination', '127.0.0.1:9092')
-    .option('--json', 'one JSON value per line instead of text', false);
+  return jsonOption(
+    command.option(
+      '--bootstrap-server <host:port>',
+      'a broker of the destination',
+      `127.0.0.1:${SERVE_PORT}`,
+    ),
+  );
 }
 
 function mirrorOptions(command: Command): Command {
-  return brokerOptions(command, MIRROR_PORT, 'warn')
+  repeatable(brokerOptions(command, MIRROR_PORT, 'warn'), 'config', 'one mirror setting');
+  return command
     .option('--topics <regex>', 'topics to mirror; must match the whole name', '.*')
-    .option('--name <mirror>', 'name of the mirror', 'source')
-    .option('--config <name=value>', 'one mirror setting (repeatable)', collect, []);
+    .option('--name <mirror>', 'name of the mirror', 'source');
 }
 
 function quickstartOptions(command: Command): Command {
@@ -71,11 +81,12 @@ function quickstartOptions(command: Command): Command {
 
 function addMirrorsCommands(program: Command): void {
   const mirrors = program.command('mirrors').description('manage the mirrors of a running twinlog');
-  mirrorsOptions(mirrors.command('create <name>'))
+  const create = mirrors.command('create <name>');
+  create.setOptionValue('skipValidation', false);
+  repeatable(mirrorsOptions(create), 'config', 'one mirror setting')
     .description('create a mirror of a source cluster')
     .requiredOption('--source <host:port>', 'bootstrap servers of the source')
-    .option('--config <name=value>', 'one mirror setting (repeatable)', collect, [])
-    .option('--skip-validation', 'create it although the source cannot be reached now', false)
+    .option('--skip-validation', 'create it although the source cannot be reached now')
     .action(createMirror);
   mirrorsOptions(mirrors.command('add <name> <topics...>'))
     .description('mirror these topics of the source; read-only here from now on')
@@ -104,10 +115,9 @@ function buildProgram(): Command {
     .requiredOption('--source <host:port>', 'bootstrap servers of the source cluster')
     .action(mirror);
   addMirrorsCommands(program);
-  quickstartOptions(program.command('quickstart'))
+  quickstartOptions(jsonOption(program.command('quickstart')))
     .description('see it work: two clusters, a generator and a mirror in one process')
     .option('--data <dir>', 'keep the data here instead of a temporary directory')
-    .option('--json', 'one JSON value per line instead of text', false)
     .addOption(
       new Option('--log-level <level>', 'what is logged to stderr')
         .choices(LOG_LEVELS)
