@@ -1,9 +1,9 @@
 /**
  * What a batch from a client must satisfy before it enters a log, as Apache Kafka checks it.
  *
- * Nothing is changed here but the max timestamp of the batch, which is made true. Cost: the CRC over
- * the batch, and a walk over the records' varints; a compressed batch is decompressed for the walk
- * (the larger part of what such a produce costs), never beyond {@link MAX_DECOMPRESSED_BYTES}.
+ * Nothing is changed here but the max timestamp of the batch, which is made true. Cost: the CRC
+ * over the batch, and a walk over the records' varints; a compressed batch is decompressed for the
+ * walk (the larger part of what such a produce costs), never beyond {@link MAX_DECOMPRESSED_BYTES}.
  */
 import { ByteReader, MalformedBytes } from '../base/bytes.ts';
 import type { Compression } from '../io/runtime.ts';
@@ -47,7 +47,7 @@ export interface ClientBatchContext {
   readonly compression: Compression;
 }
 
-/** A batch that may be appended; `bytes` are others than the ones given when it was recompressed. */
+/** A batch that may be appended; its bytes are new ones when the topic asks for another codec. */
 export interface AcceptedBatch {
   readonly error: 0;
   readonly bytes: Uint8Array;

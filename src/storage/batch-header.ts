@@ -3,8 +3,8 @@
  *
  * The mirror's hot path reads every batch header of every fetched chunk, and recovery reads headers
  * whose batch is not in memory, so this is a plain set of fields next to the RecordBatch view:
- * nothing is allocated and no bigint is made; 64-bit fields are their signed upper and unsigned lower
- * halves. Offsets are numbers; one beyond 2^53 is refused with the batch.
+ * nothing is allocated and no bigint is made; 64-bit fields are their signed upper and unsigned
+ * lower halves. Offsets are numbers; one beyond 2^53 is refused with the batch.
  */
 import { ByteReader } from '../base/bytes.ts';
 import { ControlRecordType } from '../protocol/control-record.ts';
@@ -58,8 +58,8 @@ export class BatchHeader {
   recordCount = 0;
 
   /**
-   * Reads the header at `at`; the fields are good when it answers undefined. The batch itself may go
-   * on behind `end`.
+   * Reads the header at `at`; the fields are good when it answers undefined. The batch itself may
+   * go on behind `end`.
    */
   read(bytes: Uint8Array, at: number, end = bytes.length): HeaderProblem | undefined {
     if (end - at <= MAGIC_AT) return 'truncated';

@@ -1,10 +1,10 @@
 /**
  * A file of fixed-size entries: what offset, time and transaction index have in common.
  *
- * The index of the active segment is held in memory and appended to there; entries reach the file at
- * roll, flush and close. The index of any other segment is read from its file, entry by entry. So a
- * crash can lose entries, never more than recovery rebuilds: what lies below the recovery point was
- * written and synced before that point moved.
+ * The index of the active segment is held in memory and appended to there; entries reach the file
+ * at roll, flush and close. The index of any other segment is read from its file, entry by entry.
+ * So a crash can lose entries, never more than recovery rebuilds: what lies below the recovery
+ * point was written and synced before that point moved.
  *
  * The file is exactly as long as its entries: nothing is preallocated.
  */
@@ -68,10 +68,8 @@ export class IndexFile {
   /** Takes the entries into memory, so that they can be appended to. */
   load(): void {
     if (this.#memory !== undefined) return;
-    const memory = Buffer.alloc(
-      Math.max(this.#count, Math.min(FIRST_CAPACITY_ENTRIES, this.#maxEntries)) * this.entrySize,
-    );
     const length = this.#count * this.entrySize;
+    const memory = Buffer.alloc(length);
     if (length > 0) {
       const got = this.#files.use(this.#slot).read(memory.subarray(0, length), 0);
       this.#count = Math.floor(got / this.entrySize);
@@ -114,7 +112,8 @@ export class IndexFile {
     const memory = this.#memory as Buffer;
     const start = this.#count * this.entrySize;
     if (start + this.entrySize > memory.length) {
-      const grown = Buffer.alloc(Math.max(memory.length * 2, start + this.entrySize));
+      const least = FIRST_CAPACITY_ENTRIES * this.entrySize;
+      const grown = Buffer.alloc(Math.max(memory.length * 2, least));
       memory.copy(grown);
       this.#memory = grown;
     }
@@ -163,6 +162,11 @@ export class IndexFile {
     const changes = this.#changes;
     await this.#files.sync(this.#slot);
     if (this.#changes === changes) this.#unsynced = false;
+  }
+
+  /** What is in the file is known to be durable. */
+  markSynced(): void {
+    this.#unsynced = false;
   }
 
   syncNow(): void {

@@ -1,5 +1,7 @@
 /**
  * What a log is constructed from: the ports all logs of a broker share, and its own loaded state.
+ *
+ * Made by the log manager; `log.ts` and `log-store.ts` take it as it is.
  */
 import type { Logger } from '../base/logger.ts';
 import type { Uuid } from '../base/uuid.ts';

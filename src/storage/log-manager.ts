@@ -4,7 +4,8 @@
  * Constructed by `server/broker.ts`; the replica manager and the controller ask it for logs.
  * - One live process per directory: a lock file says so, before anything else is touched.
  * - A partition that cannot be opened is offline alone; the others go on.
- * - The clean-shutdown mark is taken off before any log is opened and set only when all closed well.
+ * - The clean-shutdown mark is taken off before any log is opened and set only when all closed
+ *   well.
  * - A checkpoint row never names an offset of an older log of the same name: it is rewritten before
  *   a directory is created anew.
  * The metadata log is opened like any other, but is no topic: not listed, and without retention.

@@ -1,8 +1,8 @@
 /**
  * Reading a log: bytes from an offset on, aborted transactions beside them, offsets by timestamp.
  *
- * Functions over the segments of one log; `log.ts` gives the bounds. A read is one allocation of what
- * is read and one disk read, after a look through the index and at a few batch headers.
+ * Functions over the segments of one log; `log.ts` gives the bounds. A read is one allocation of
+ * what is read and one disk read, after a look through the index and at a few batch headers.
  */
 import type { Compression } from '../io/runtime.ts';
 import { decodeRecords } from '../protocol/record.ts';

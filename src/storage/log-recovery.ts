@@ -4,8 +4,8 @@
  *
  * After an orderly stop nothing is scanned but the bytes behind the last index entry and what is
  * newer than the last producer snapshot (nothing, as closing takes one). After a crash, every batch
- * from the recovery point on is checked; the log is cut behind the last whole valid one, and indexes,
- * epochs and producer state are rebuilt from there.
+ * from the recovery point on is checked; the log is cut behind the last whole valid one, and
+ * indexes, epochs and producer state are rebuilt from there.
  *
  * - What lies below the recovery point was made durable: damage there is not cut away but thrown as
  *   {@link CorruptLog}, and the partition stays offline.
@@ -51,6 +51,8 @@ export interface LoadedLog {
   readonly recoveryPoint: number;
   readonly producers: ProducerState;
   readonly epochs: LeaderEpochCache;
+  /** Everything on disk is durable: it was left by an orderly stop, or just created. */
+  readonly isDurable: boolean;
   /** Offset of the newest snapshot file, if any. */
   readonly lastSnapshotOffset: number | undefined;
 }
@@ -79,6 +81,7 @@ class LogLoader {
   #epochs: LeaderEpochCache;
   #segments: LogSegments;
   #logEndOffset = 0;
+  #rebuilt = false;
   /** Where checking begins; below the recovery point when epochs must be learned again. */
   #scanFromOffset: number;
 
@@ -103,8 +106,11 @@ class LogLoader {
     this.#removeSnapshots((offset) => offset > this.#logEndOffset);
     this.#removeStraySnapshots();
     if (clean) this.#loadProducers(this.#logEndOffset, logStartOffset);
+    const isDurable = clean && !this.#rebuilt;
+    if (isDurable) for (const segment of this.#segments.all()) segment.markSynced();
     return {
       segments: this.#segments,
+      isDurable,
       logStartOffset,
       logEndOffset: this.#logEndOffset,
       recoveryPoint: Math.min(options.recoveryPoint, this.#logEndOffset),
@@ -187,6 +193,7 @@ class LogLoader {
   #rebuildIndexes(segment: LogSegment): void {
     const path = segmentPath(this.#directory, segment.baseOffset);
     this.#context.logger.warn('rebuilding indexes', { segment: path });
+    this.#rebuilt = true;
     segment.offsetIndex.file.truncate(0);
     segment.timeIndex.file.truncate(0);
     const end = this.#noteTail(segment, 0);
@@ -321,6 +328,7 @@ class LogLoader {
   /** Everything is below the log start: begin there with nothing. */
   #restartAt(offset: number): void {
     const { files, nowMs } = this.#context;
+    this.#rebuilt = true;
     for (const segment of this.#segments.takeFrom(0)) segment.remove();
     const { config } = this.#options;
     const segment = new LogSegment(files, this.#directory, offset, config, nowMs);

@@ -277,7 +277,13 @@ export class LogSegment {
     if (this.#writes === writes) this.#unsynced = false;
   }
 
-  /** The same, blocking. */
+  /** The files are as an orderly stop left them: durable. */
+  markSynced(): void {
+    for (const file of this.#indexFiles()) file.markSynced();
+    this.#unsynced = false;
+  }
+
+  /** The same as `sync`, blocking. */
   syncNow(): void {
     for (const file of this.#indexFiles()) file.syncNow();
     if (this.#unsynced) this.#files.use(this.#log).syncNow();

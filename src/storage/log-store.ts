@@ -41,7 +41,7 @@ export class LogStore {
   /** Truncations so far: a flush that overlaps one proves nothing. */
   #truncations = 0;
   /** Files were created, renamed or removed since the directory was synced. */
-  #directoryChanged = true;
+  #directoryChanged: boolean;
   #flushing: Promise<void> | undefined;
   #offline: DiskError | undefined;
   #closed = false;
@@ -59,6 +59,7 @@ export class LogStore {
     this.#batchesEnd = loaded.logEndOffset;
     this.#recoveryPoint = loaded.recoveryPoint;
     this.#lastSnapshotOffset = loaded.lastSnapshotOffset;
+    this.#directoryChanged = !loaded.isDurable;
   }
 
   get config(): LogConfig {
@@ -346,8 +347,10 @@ export class LogStore {
     if (this.#offline === undefined) {
       this.onDisk(() => {
         this.segments.active.becomeInactive();
-        this.#directoryChanged = true;
-        this.#takeSnapshot(this.#logEndOffset);
+        // An empty log has no producers to remember, or a snapshot from when it became empty.
+        if (this.#logEndOffset > this.segments.first.baseOffset) {
+          this.#takeSnapshot(this.#logEndOffset);
+        }
       });
       while (this.#flushing !== undefined) await this.#flushing;
       // Indexes were completed: there is something to sync even if no record is.

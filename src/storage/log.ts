@@ -26,13 +26,8 @@ import {
 } from './log-reader.ts';
 import { deletableSegments } from './log-retention.ts';
 import { LogStore } from './log-store.ts';
-import {
-  checkData,
-  checkMarker,
-  findDuplicate,
-  type OpenTransaction,
-  type ProducerEntry,
-} from './producer-state.ts';
+import type { SnapshotEntry } from './producer-snapshot.ts';
+import { checkData, checkMarker, findDuplicate, type OpenTransaction } from './producer-state.ts';
 import { numberFromHalves } from './time-index.ts';
 import type { TopicPartition } from './topic-partition.ts';
 
@@ -248,7 +243,7 @@ export class Log {
     };
   }
 
-  /** Refuses, or recognises as a repetition, what does not follow the producer's earlier batches. */
+  /** Refuses, or recognises as a repetition, what does not follow the producer's batches. */
   #checkProducers(bytes: Uint8Array, origin: AppendOrigin): AppendResult | undefined {
     const header = this.#header;
     for (let at = 0; at < bytes.length; at += header.size) {
@@ -452,8 +447,8 @@ export class Log {
   }
 
   /** Every known producer, for DescribeProducers. */
-  activeProducers(): readonly ProducerEntry[] {
-    return [...this.#store.producers.entries()];
+  activeProducers(): readonly SnapshotEntry[] {
+    return this.#store.producers.toSnapshot();
   }
 
   /** Whether the producer has an open transaction here (of this epoch, if given). */

@@ -69,7 +69,7 @@ export class OffsetIndex {
     this.file.truncate(count);
   }
 
-  /** Whether the file can be an index of a segment of `segmentBytes`: whole, within, ascending end. */
+  /** Whether the file can be an index of a segment of `segmentBytes`. */
   isSane(segmentBytes: number): boolean {
     if (!this.file.isWhole()) return false;
     const { count } = this.file;

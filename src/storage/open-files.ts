@@ -2,9 +2,9 @@
  * A bounded set of open files, shared by all logs of a broker.
  *
  * Every log, index and transaction index file of a segment is a {@link FileSlot}; it is opened when
- * used and closed when `MAX_OPEN_FILES` others were used since. Closing loses nothing: written bytes
- * are in the page cache, and a later fsync through a new descriptor covers them. A file is never
- * closed while its `sync` runs: the number of its descriptor could be reused by another file.
+ * used and closed when `MAX_OPEN_FILES` others were used since. Closing loses nothing: written
+ * bytes are in the page cache, and a later fsync through a new descriptor covers them. A file is
+ * never closed while its `sync` runs: the number of its descriptor could be reused by another file.
  */
 import type { Disk, DiskFile } from '../io/runtime.ts';
 

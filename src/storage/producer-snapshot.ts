@@ -3,9 +3,9 @@
  *
  *     byte 0  version  int16   1
  *     byte 2  crc      uint32  CRC32C of all that follows
- *     byte 6  count    int32, then per producer 46 bytes: id int64, epoch int16, last sequence int32,
- *             last offset int64, offset delta int32, timestamp int64, coordinator epoch int32,
- *             first offset of the open transaction int64 (−1: none)
+ *     byte 6  count    int32, then per producer 46 bytes: id int64, epoch int16,
+ *             last sequence int32, last offset int64, offset delta int32, timestamp int64,
+ *             coordinator epoch int32, first offset of the open transaction int64 (−1: none)
  *
  * Only the last batch of each producer is kept. A snapshot that does not check is not used: the
  * state is then replayed from an older one.

@@ -5,7 +5,7 @@
  *     byte  2  producer id         int64
  *     byte 10  first offset        int64  of the transaction
  *     byte 18  last offset         int64  of the abort marker
- *     byte 26  last stable offset  int64  after the marker: no later entry concerns what is below it
+ *     byte 26  last stable offset  int64  after the marker; below it no later entry counts
  *
  * The file is absent while there is no aborted transaction.
  */
@@ -53,7 +53,7 @@ export class TransactionIndex {
   }
 
   /**
-   * Adds to `found` what concerns offsets in [from, upTo); true when no later segment can hold more.
+   * Adds to `found` what concerns offsets in [from, upTo); true: no later segment can hold more.
    */
   collect(from: number, upTo: number, found: AbortedTransaction[]): boolean {
     for (let index = 0; index < this.file.count; index++) {

@@ -89,7 +89,7 @@ test('every cut of the records of a batch is refused, with a valid CRC too', () 
   }
 });
 
-test('timestamps outside message.timestamp.before/after.max.ms are refused record by record', () => {
+test('timestamps outside message.timestamp.before/after.max.ms are refused by record', () => {
   const host = new SimHost({ messageTimestampBeforeMaxMs: 1000, messageTimestampAfterMaxMs: 2000 });
   const at = (...offsets: number[]) =>
     buildRecordBatch({
@@ -328,7 +328,7 @@ test('one large follower append is split over segments at batch boundaries', asy
   );
 });
 
-test('a failing write takes the log offline, and only what was whole before is found again', async () => {
+test('a failing write takes the log offline; what was whole is found again', async () => {
   const host = new SimHost();
   accepted(host.log.appendAsLeader(batchOf('kept'), 0, 'client'));
   host.disk.failNext('write', /\.log$/, 'EIO');

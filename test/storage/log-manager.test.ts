@@ -88,7 +88,7 @@ test('the metadata log is no topic: not listed, without retention', async () => 
   assert.equal(log.latestEpoch, 1);
 });
 
-test('retention by size and by time deletes whole old segments below the high watermark', async () => {
+test('retention by size and by time deletes old segments below the HW', async () => {
   const host = new SimHost({ segmentBytes: 400, retentionBytes: 900, fileDeleteDelayMs: 500 });
   append(host, 30);
   const before = host.log.segments();
