@@ -8,8 +8,6 @@ import {
   DescribeProducersRequest,
   DescribeProducersResponse,
 } from '../../protocol/messages/61-describe-producers.ts';
-import { NO_SEQUENCE } from '../../protocol/record-batch.ts';
-import { fromHalves } from '../../storage/time-index.ts';
 import { apiHandler, type BrokerServices } from '../api-handler.ts';
 
 function missingError({ metadata }: BrokerServices, topic: string, index: number): number {
@@ -27,8 +25,8 @@ function describePartition(services: BrokerServices, topic: string, index: numbe
   const activeProducers = partition.log.activeProducers().map((producer) => ({
     producerId: producer.producerId,
     producerEpoch: producer.producerEpoch,
-    lastSequence: producer.batches.at(-1)?.lastSequence ?? NO_SEQUENCE,
-    lastTimestamp: fromHalves(producer.timestampHigh, producer.timestampLow),
+    lastSequence: producer.lastSequence,
+    lastTimestamp: producer.timestamp,
     coordinatorEpoch: producer.coordinatorEpoch,
     currentTxnStartOffset: producer.currentTxnFirstOffset,
   }));
