@@ -92,6 +92,12 @@ const MOVED: ReadonlySet<number> = new Set<ErrorCode>([
   errors.REPLICA_NOT_AVAILABLE.code,
 ]);
 
+/** Causes that are the connection's, so that any answer on it ends them. */
+const LOOP_CAUSES: ReadonlySet<MirrorCause> = new Set<MirrorCause>([
+  'SOURCE_UNREACHABLE',
+  'SOURCE_TIMED_OUT',
+]);
+
 /** See the file header. */
 export class PartitionFetch {
   readonly partition: MirroredPartition;
@@ -201,6 +207,13 @@ export class PartitionFetch {
     if (now - sinceMs < TROUBLE_LIMIT_MS) return false;
     this.fail(cause, message);
     return true;
+  }
+
+  /** The loop is answered again; an idle partition hears nothing else. */
+  recovered(): void {
+    if (this.#trouble !== undefined && LOOP_CAUSES.has(this.#trouble.cause)) {
+      this.#trouble = undefined;
+    }
   }
 
   /** The partition cannot go on; told to the driver once. */

@@ -185,7 +185,7 @@ function problemWith(definition: MirrorSettingDefinition, value: string): string
 
 function securityProblem(name: string, value: string): string | undefined {
   if (!securityNames.has(name)) return undefined;
-  if (name === 'security.protocol' && value === 'PLAINTEXT') return undefined;
+  if (value === byName.get(name)?.default) return undefined;
   return (
     `${name}${name === 'security.protocol' ? ` ${value}` : ''} is not supported by this ` +
     'version of twinlog, which reaches sources by PLAINTEXT only.'

@@ -486,6 +486,8 @@ class LoopSink {
   /** Partitions that watch for an offset gap at the source's end (F15). */
   readonly #watching = new Set<Registration>();
   #bytes = 0;
+  /** The last fetch failed: its partitions are in trouble, idle ones too. */
+  #failed = false;
 
   constructor(
     source: SourceCluster,
@@ -509,6 +511,8 @@ class LoopSink {
   }
 
   onAnswer(): void {
+    if (this.#failed) for (const { fetch } of this.#members.values()) fetch.recovered();
+    this.#failed = false;
     const room = this.#bytes < this.#responseMaxBytes / 2;
     this.#bytes = 0;
     for (const registration of this.#watching) {
@@ -519,6 +523,7 @@ class LoopSink {
 
   onFailure(failure: FetchFailure): void {
     this.#bytes = 0;
+    this.#failed = true;
     for (const { fetch } of [...this.#members.values()]) {
       fetch.troubled(failure.cause as MirrorCause, failure.message, failure.retryInMs);
     }

@@ -29,6 +29,10 @@ import { addressText, type SourceClient, sourceFailure } from './source-client.t
 
 /** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
 export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
+/** What one partition is asked for at least: larger pieces leave the processor's caches (measured). */
+const NEAR_FETCH_BYTES = 1024 * 1024;
+/** What one partition is asked for per ms of round trip, so that distance does not cap it. */
+const FETCH_BYTES_PER_ROUND_TRIP_MS = 256 * 1024;
 /** Fetch versions above this name topics by id only. */
 const LAST_VERSION_BY_NAME = 12;
 const READ_COMMITTED = 1;
@@ -56,7 +60,7 @@ export interface SourceEndpointOptions {
 type RequestTopics = NonNullable<EncodableOf<typeof FetchRequest>['topics']>;
 
 /** Groups targets by topic, as requests want them. */
-function requestTopics(targets: Iterable<FetchTarget>): RequestTopics {
+function requestTopics(targets: Iterable<FetchTarget>, maxBytes: number): RequestTopics {
   const topics = new Map<string, FetchTarget[]>();
   for (const target of targets) {
     const list = topics.get(target.topic);
@@ -71,7 +75,7 @@ function requestTopics(targets: Iterable<FetchTarget>): RequestTopics {
       currentLeaderEpoch: target.currentLeaderEpoch,
       fetchOffset: target.fetchOffset,
       lastFetchedEpoch: target.lastFetchedEpoch,
-      partitionMaxBytes: target.maxBytes,
+      partitionMaxBytes: Math.min(target.maxBytes, maxBytes),
     })),
   }));
 }

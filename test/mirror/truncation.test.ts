@@ -1,0 +1,224 @@
+/**
+ * Cuts of a mirrored log, over a real log: what is dropped, what is kept, what follows.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { MirrorFailure } from '../../src/mirror/causes.ts';
+import { keepTail } from '../../src/mirror/lost-and-found.ts';
+import {
+  type CutContext,
+  cutTo,
+  cutToLastStable,
+  lowerRows,
+  Superseded,
+  whenReplicasFollowed,
+} from '../../src/mirror/truncation.ts';
+import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
+import { RecordBatch } from '../../src/protocol/record-batch.ts';
+import type { Partition } from '../../src/replication/partition.ts';
+import { settle } from '../replication/fakes.ts';
+import {
+  batch,
+  mirrored,
+  OTHER_BROKER,
+  startTestBroker,
+  type TestBroker,
+  THIS_BROKER,
+} from '../replication/harness.ts';
+import { imageWith, row, TestCoordinator } from './harness.ts';
+
+interface Setup {
+  readonly broker: TestBroker;
+  readonly partition: Partition;
+  readonly context: CutContext;
+  readonly elected: number[];
+  readonly rows: TestCoordinator;
+}
+
+async function setup(t: TestContext, fields: Partial<CutContext> = {}): Promise<Setup> {
+  const broker = await startTestBroker(t);
+  broker.gate.set('t', { topic: 't', mirror: 'm', state: 'STOPPING' });
+  broker.createTopic('t');
+  const rows = new TestCoordinator(broker.runtime, imageWith(['m', 'n']));
+  rows.lead();
+  await settle();
+  const elected: number[] = [];
+  const context: CutContext = {
+    runtime: broker.runtime,
+    store: rows.coordinator,
+    controller: {
+      electSameLeader: async (_id, _partition, leaderEpoch) => {
+        elected.push(leaderEpoch);
+        return { error: 0, leaderEpoch: leaderEpoch + 1 };
+      },
+    },
+    keepsTail: false,
+    leaderEpoch: 0,
+    isCurrent: () => true,
+    ...fields,
+  };
+  return { broker, partition: broker.partition('t'), context, elected, rows };
+}
+
+function append(partition: Partition, ...batches: Uint8Array[]): void {
+  for (const each of batches) {
+    const result = partition.appendMirrored([each], 0);
+    assert.equal(result.error, 0, 'message' in result ? result.message : '');
+  }
+}
+
+function inTransaction(baseOffset: number, producerId: bigint): Uint8Array {
+  return batch(1, {
+    baseOffset,
+    producerId,
+    producerEpoch: 0,
+    baseSequence: 0,
+    isTransactional: true,
+    partitionLeaderEpoch: 0,
+  });
+}
+
+function commit(offset: number, producerId: bigint): Uint8Array {
+  const marker = buildTransactionMarker({
+    producerId,
+    producerEpoch: 0,
+    commit: true,
+    coordinatorEpoch: 0,
+    timestamp: 1,
+  });
+  new RecordBatch(marker).setBaseOffset(offset);
+  new RecordBatch(marker).setPartitionLeaderEpoch(0);
+  return marker;
+}
+
+test('D1 the cut is repeated until the log ends at its last stable offset', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  // The open transaction of −3 at 2 takes the marker of −2 with it, whose data lies at 1.
+  append(partition, mirrored(0, 1), inTransaction(1, -2n), inTransaction(2, -3n), commit(3, -2n));
+  append(partition, mirrored(4, 2));
+  assert.equal(partition.log.lastStableOffset, 2);
+  await assert.rejects(cutToLastStable(context, partition), Superseded);
+  assert.deepEqual([partition.log.logEndOffset, partition.log.lastStableOffset], [1, 1]);
+  assert.deepEqual(partition.log.openTransactions(), []);
+  assert.deepEqual(elected, [0]);
+});
+
+test('D1 S3 repeated when nothing is left to cut, it does nothing', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  append(partition, mirrored(0, 3), inTransaction(3, -2n), commit(4, -2n));
+  await cutToLastStable(context, partition);
+  assert.equal(partition.log.logEndOffset, 5);
+  assert.deepEqual(elected, []);
+});
+
+test('T5 a cut inside a batch is made at its base offset, and a new epoch follows', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  append(partition, mirrored(0, 5), mirrored(5, 5));
+  await assert.rejects(cutTo(context, partition, 7), Superseded);
+  assert.equal(partition.log.logEndOffset, 5);
+  assert.deepEqual(elected, [0]);
+  await cutTo(context, partition, 5);
+  assert.deepEqual(elected, [0]);
+});
+
+test('T5 when no new epoch can be had the cut is a failure that is retried', async (t) => {
+  const refused = { error: 41, message: 'not controller' };
+  const { partition, context } = await setup(t, {
+    controller: { electSameLeader: async () => refused },
+  });
+  append(partition, mirrored(0, 5));
+  await assert.rejects(cutTo(context, partition, 0), (error) => {
+    assert.ok(error instanceof MirrorFailure);
+    assert.equal(error.mirrorCause, 'DESTINATION_BUSY');
+    return true;
+  });
+});
+
+test('D1 a leadership that is over cuts nothing', async (t) => {
+  const { broker, partition, context } = await setup(t);
+  append(partition, mirrored(0, 5));
+  broker.changePartition('t', 0, { leaderEpoch: 1 });
+  await assert.rejects(cutTo(context, partition, 0), Superseded);
+  assert.equal(partition.log.logEndOffset, 5);
+});
+
+function keptFiles(broker: TestBroker): string[] {
+  const root = path.join(broker.directory, 'lost-and-found');
+  return (readdirSync(root, { recursive: true }) as string[]).sort();
+}
+
+test('T4 what a cut drops is kept first, as a segment, once', async (t) => {
+  const { broker, partition, context } = await setup(t, { keepsTail: true });
+  append(partition, mirrored(0, 5), mirrored(5, 5), mirrored(10, 2));
+  const directory = path.join(broker.directory, 't-0');
+  const whole = readFileSync(path.join(directory, '00000000000000000000.log'));
+  await keepTail(broker.runtime, partition, 5);
+  await assert.rejects(cutTo(context, partition, 5), Superseded);
+  assert.equal(partition.log.logEndOffset, 5);
+  const [top, range, file, ...more] = keptFiles(broker);
+  assert.deepEqual(more, []);
+  assert.equal(top, `t-${partition.topicId}-0`);
+  assert.match(range ?? '', /\/5-12-\d+$/);
+  assert.equal(path.basename(file ?? ''), '00000000000000000005.log');
+  const kept = readFileSync(path.join(broker.directory, 'lost-and-found', file ?? ''));
+  assert.deepEqual(kept, whole.subarray(whole.length - kept.length));
+  assert.equal(new RecordBatch(kept).baseOffset, 5);
+});
+
+test('T4 when the tail cannot be kept nothing is cut', async (t) => {
+  const { broker, partition, context } = await setup(t, { keepsTail: true });
+  append(partition, mirrored(0, 5));
+  broker.failWritesTo('lost-and-found');
+  await assert.rejects(cutTo(context, partition, 0), (error) => {
+    assert.ok(error instanceof MirrorFailure);
+    assert.equal(error.mirrorCause, 'STORAGE_BUSY');
+    return true;
+  });
+  assert.equal(partition.log.logEndOffset, 5);
+});
+
+test('T3 rows that remember more than the cut leaves are lowered, of every mirror', async (t) => {
+  const { partition, context, rows } = await setup(t);
+  const key = (mirror: string) => ({ mirror, topicId: partition.topicId, partition: 0 });
+  const write = async (mirror: string, lastMirroredOffset: number) => {
+    const error = await rows.coordinator.write(
+      key(mirror),
+      row('PREPARING', { lastMirroredOffset }),
+    );
+    assert.equal(error, 0);
+  };
+  await write('m', 9);
+  await write('n', 8);
+  const lowered: number[] = [];
+  const own = {
+    key: key('m'),
+    lower: async (offset: number) => {
+      lowered.push(offset);
+      return true;
+    },
+  };
+  await lowerRows(context, partition, 8, own);
+  assert.deepEqual(lowered, [8]);
+  await lowerRows(context, partition, 5, own);
+  const answer = await rows.coordinator.read(key('n'));
+  assert.ok('row' in answer);
+  assert.equal(answer.row?.lastMirroredOffset, 5);
+});
+
+test('T6 a single replica has followed at once; another one is waited for', async (t) => {
+  const { broker, partition, context } = await setup(t);
+  await whenReplicasFollowed(context, partition);
+  const both = [THIS_BROKER, OTHER_BROKER];
+  broker.changePartition('t', 0, { replicas: both, isr: both });
+  let followed = false;
+  void whenReplicasFollowed(context, partition).then(() => {
+    followed = true;
+  });
+  await settle();
+  assert.equal(followed, false);
+  broker.changePartition('t', 0, { isr: [THIS_BROKER], replicas: both });
+  await settle();
+  assert.equal(followed, true);
+});
