@@ -58,7 +58,7 @@ test('settings: name=value, the value may hold more of them', () => {
   }
 });
 
-test('broker settings: file, then options, then --set; defaults of options override nothing', (t) => {
+test('broker settings: file, then options, then --set; defaults override nothing', (t) => {
   const properties = join(tmpdir(), `twinlog-test-${process.pid}.properties`);
   t.after(() => rmSync(properties));
   writeFileSync(
