@@ -1,0 +1,390 @@
+/**
+ * A partition driven through its states, over a real log, rows in memory and a scripted source.
+ */
+import assert from 'node:assert/strict';
+import { type TestContext, test } from 'node:test';
+import type { MirrorMembership } from '../../src/metadata/image.ts';
+import { PartitionDriver } from '../../src/mirror/partition-driver.ts';
+import type { PartitionFetch } from '../../src/mirror/partition-fetch.ts';
+import { MirrorPartitionStates } from '../../src/mirror/partition-states.ts';
+import { DEFAULT_MIRROR_BROKER_SETTINGS, parseMirrorSettings } from '../../src/mirror/settings.ts';
+import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
+import { MirrorState, type MirrorStateName, stateName } from '../../src/mirror/states.ts';
+import type { Partition } from '../../src/replication/partition.ts';
+import { settle } from '../replication/fakes.ts';
+import { mirrored, startTestBroker, type TestBroker } from '../replication/harness.ts';
+import { imageWith, row, ScriptedSource, TestCoordinator } from './harness.ts';
+
+const MEMBER: MirrorMembership = { mirror: 'm', removed: false, offset: 10 };
+const REMOVED: MirrorMembership = { mirror: 'm', removed: true, offset: 20 };
+
+class Stage {
+  readonly broker: TestBroker;
+  readonly rows: TestCoordinator;
+  readonly states = new MirrorPartitionStates();
+  readonly source: ScriptedSource;
+  readonly partition: Partition;
+  readonly illegal: string[] = [];
+  readonly elected: number[] = [];
+  driver: PartitionDriver | undefined;
+
+  constructor(broker: TestBroker) {
+    this.broker = broker;
+    this.rows = new TestCoordinator(broker.runtime, imageWith(['m']));
+    this.rows.lead();
+    broker.gate.set('t', { topic: 't', mirror: 'm', state: 'MIRRORING' });
+    broker.createTopic('t');
+    this.partition = broker.partition('t');
+    this.source = new ScriptedSource(this.partition.topicId);
+  }
+
+  drive(membership: MirrorMembership): PartitionDriver {
+    const source = this.source.asSource();
+    const settings = parseMirrorSettings(
+      new Map([
+        ['bootstrap.servers', 's:1'],
+        ['mirror.lost.and.found.enable', 'false'],
+      ]),
+    );
+    const driver = new PartitionDriver(
+      {
+        runtime: this.broker.runtime,
+        clusterId: 'here',
+        store: this.rows.coordinator,
+        states: this.states,
+        controller: {
+          electSameLeader: async (_id, _partition, leaderEpoch) => {
+            this.elected.push(leaderEpoch);
+            return { error: 0, leaderEpoch: leaderEpoch + 1 };
+          },
+        },
+        limits: DEFAULT_MIRROR_BROKER_SETTINGS,
+        mirror: () => ({ source, settings }),
+        onIllegal: (message) => this.illegal.push(message),
+      },
+      this.partition,
+      membership,
+    );
+    this.driver = driver;
+    driver.start();
+    return driver;
+  }
+
+  get key() {
+    return { mirror: 'm', topicId: this.partition.topicId, partition: 0 };
+  }
+
+  async row(): Promise<MirrorStateRow | undefined> {
+    const answer = await this.rows.coordinator.read(this.key);
+    assert.ok('row' in answer);
+    return answer.row;
+  }
+
+  /** Puts a row into the log as an earlier leadership left it. */
+  async recorded(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}): Promise<void> {
+    const path: MirrorStateName[] = ['PREPARING'];
+    if (state === 'FAILED' || state === 'STOPPING') path.push('MIRRORING', state);
+    else if (state === 'STOPPED') path.push('MIRRORING', 'STOPPING', state);
+    else if (state !== 'PREPARING') path.push(state);
+    let before: MirrorStateRow | undefined;
+    for (const [index, name] of path.entries()) {
+      const previousState = before?.state ?? MirrorState.UNKNOWN;
+      before = row(name, { previousState, membershipOffset: 10, ...fields, stateEpoch: index + 1 });
+      assert.equal(await this.rows.coordinator.write(this.key, before), 0);
+    }
+  }
+
+  gate(): MirrorStateName {
+    return this.states.state(this.partition.topicId, 0, 'm');
+  }
+
+  fetch(): PartitionFetch {
+    const [fetch] = this.source.registered.keys();
+    assert.ok(fetch, 'the partition is registered with its source');
+    return fetch;
+  }
+
+  deliver(records: Uint8Array): string {
+    const fields = { highWatermark: 100, lastStableOffset: 100, logStartOffset: 0 };
+    return this.fetch().onFetched({ errorCode: 0, ...fields, records: records.slice() }).kind;
+  }
+}
+
+async function stage(t: TestContext): Promise<Stage> {
+  const made = new Stage(await startTestBroker(t));
+  t.after(() => made.driver?.close());
+  await settle();
+  return made;
+}
+
+test('T1 membership leads through PREPARING to MIRRORING, each durable before it acts', async (t) => {
+  const s = await stage(t);
+  s.rows.log.hold();
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.gate(), 'UNKNOWN');
+  assert.equal(s.source.registered.size, 0);
+  s.rows.log.release();
+  await settle();
+  assert.equal(s.gate(), 'MIRRORING');
+  const found = await s.row();
+  assert.equal(stateName(found?.state ?? -1), 'MIRRORING');
+  assert.equal(found?.membershipOffset, 10);
+  assert.equal(found?.sourceClusterId, 'source');
+  assert.equal(found?.sourceTopicId, s.partition.topicId);
+  assert.equal(found?.reachedMirroring, true);
+  assert.equal(s.source.registered.size, 1);
+  assert.deepEqual(s.illegal, []);
+});
+
+test('F10 source epochs are durable before the fetch goes on', async (t) => {
+  const s = await stage(t);
+  s.drive(MEMBER);
+  await settle();
+  const fetch = s.fetch();
+  assert.equal(s.deliver(mirrored(0, 3, 2)), 'pause');
+  assert.equal(s.partition.log.logEndOffset, 0);
+  await settle();
+  assert.deepEqual((await s.row())?.sourceEpochs, [{ epoch: 2, startOffset: 0 }]);
+  assert.deepEqual(s.source.resumed, [fetch]);
+  assert.equal(s.deliver(mirrored(0, 3, 2)), 'continue');
+  assert.equal(s.partition.log.logEndOffset, 3);
+});
+
+test('D1 removal stops the fetch, then STOPPED and LMO become durable in one row', async (t) => {
+  const s = await stage(t);
+  const driver = s.drive(MEMBER);
+  await settle();
+  s.deliver(mirrored(0, 3, 2));
+  await settle();
+  s.deliver(mirrored(0, 3, 2));
+  driver.membershipIs(REMOVED);
+  await settle();
+  assert.equal(s.source.registered.size, 0);
+  const found = await s.row();
+  assert.equal(stateName(found?.state ?? -1), 'STOPPED');
+  assert.deepEqual([found?.lastMirroredOffset, found?.membershipOffset], [3, 20]);
+  assert.equal(s.gate(), 'STOPPED');
+  assert.deepEqual(s.illegal, []);
+});
+
+test('S7 under .removed a definite "no row" goes to STOPPED without an LMO', async (t) => {
+  const s = await stage(t);
+  s.drive(REMOVED);
+  await settle();
+  const found = await s.row();
+  assert.equal(stateName(found?.state ?? -1), 'STOPPED');
+  assert.equal(found?.lastMirroredOffset, -1);
+});
+
+test('S7 a STOPPED row of the same membership stays STOPPED across restarts', async (t) => {
+  const s = await stage(t);
+  await s.recorded('STOPPED', { lastMirroredOffset: 3 });
+  const driver = s.drive(MEMBER);
+  await settle();
+  driver.membershipIs(MEMBER);
+  await settle();
+  assert.equal(s.gate(), 'STOPPED');
+  assert.equal((await s.row())?.lastMirroredOffset, 3);
+});
+
+test('S7 a STOPPED row that a newer membership has overtaken opens nothing', async (t) => {
+  const s = await stage(t);
+  await s.recorded('STOPPED', { membershipOffset: 5, lastMirroredOffset: 0 });
+  const shown: MirrorStateName[] = [];
+  const set = s.states.set.bind(s.states);
+  s.states.set = (topicId, partition, mirror, state) => {
+    shown.push(state);
+    set(topicId, partition, mirror, state);
+  };
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.gate(), 'MIRRORING');
+  assert.ok(!shown.includes('STOPPED'));
+});
+
+test('S3 every durable state is claimed and entered again after a restart', async (t) => {
+  for (const [state, ends] of [
+    ['PREPARING', 'MIRRORING'],
+    ['MIRRORING', 'MIRRORING'],
+    ['STOPPING', 'STOPPED'],
+    ['STOPPED', 'STOPPED'],
+  ] as const) {
+    const s = await stage(t);
+    await s.recorded(state, { reachedMirroring: state !== 'PREPARING' });
+    const before = await s.row();
+    s.drive(state === 'STOPPING' || state === 'STOPPED' ? REMOVED : MEMBER);
+    await settle();
+    const found = await s.row();
+    assert.equal(stateName(found?.state ?? -1), ends, state);
+    assert.ok((found?.stateEpoch ?? 0) > (before?.stateEpoch ?? 0), state);
+    assert.deepEqual(s.illegal, [], state);
+  }
+});
+
+test('S6 a driver whose leadership is lost writes and appends nothing more', async (t) => {
+  const s = await stage(t);
+  const driver = s.drive(MEMBER);
+  await settle();
+  driver.close();
+  const before = await s.row();
+  driver.membershipIs(REMOVED);
+  await settle();
+  assert.deepEqual(await s.row(), before);
+  assert.equal(s.source.registered.size, 0);
+});
+
+test('S4 a driver that was fenced reads its row again and goes on from there', async (t) => {
+  const s = await stage(t);
+  const driver = s.drive(MEMBER);
+  await settle();
+  const before = await s.row();
+  assert.ok(before);
+  const other = { ...before, stateEpoch: before.stateEpoch + 1 };
+  assert.equal(await s.rows.coordinator.write(s.key, other), 0);
+  driver.membershipIs(REMOVED);
+  await s.broker.clock.advance(10_000);
+  assert.equal(s.gate(), 'STOPPED');
+  assert.ok(((await s.row())?.stateEpoch ?? 0) > other.stateEpoch);
+});
+
+test('D3 a state write that fails is retried until it succeeds', async (t) => {
+  const s = await stage(t);
+  const driver = s.drive(MEMBER);
+  await settle();
+  s.rows.log.failNextAppend = 56;
+  driver.membershipIs(REMOVED);
+  await settle();
+  assert.equal(s.gate(), 'MIRRORING');
+  await s.broker.clock.advance(1000);
+  assert.equal(s.gate(), 'STOPPED');
+});
+
+test('D3 a partition whose source is dead stops, also from FAILED', async (t) => {
+  const s = await stage(t);
+  s.source.unreachable();
+  const driver = s.drive(MEMBER);
+  await settle();
+  assert.equal(s.gate(), 'FAILED');
+  driver.membershipIs(REMOVED);
+  await settle();
+  assert.equal(s.gate(), 'STOPPED');
+  assert.equal((await s.row())?.lastMirroredOffset, -1);
+});
+
+test('S5 a retryable failure shows its next retry and returns when the source answers', async (t) => {
+  const s = await stage(t);
+  s.source.unreachable();
+  const driver = s.drive(MEMBER);
+  await settle();
+  const { state, cause, nextRetryMs } = driver.status();
+  assert.deepEqual([state, cause], ['FAILED', 'SOURCE_UNREACHABLE']);
+  assert.ok(nextRetryMs > s.broker.clock.wallMs());
+  await s.broker.clock.advance(5_000);
+  assert.equal(s.gate(), 'FAILED');
+  s.source.failure = undefined;
+  await s.broker.clock.advance(10_000);
+  assert.equal(s.gate(), 'MIRRORING');
+  assert.equal(driver.status().cause, '');
+});
+
+test('T3 X = 0 with a log that is not empty fails and cuts nothing', async (t) => {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  const driver = s.drive(MEMBER);
+  await settle();
+  assert.deepEqual([s.gate(), driver.status().cause], ['FAILED', 'WOULD_DISCARD_ALL']);
+  assert.equal(s.partition.log.logEndOffset, 4);
+  await s.broker.clock.advance(400_000);
+  assert.equal(s.gate(), 'FAILED');
+});
+
+test('T2 T5 a topic added again is cut to its LMO, and a new leader epoch is asked for', async (t) => {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  s.partition.appendMirrored([mirrored(4, 4)], 0);
+  const lmo = { lastMirroredOffset: 4, sourceClusterId: 'source', membershipOffset: 5 };
+  await s.recorded('STOPPED', lmo);
+  s.source.fetched = { errorCode: 0, records: mirrored(0, 4) };
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.partition.log.logEndOffset, 4);
+  assert.deepEqual(s.elected, [0]);
+  // The new epoch brings a new driver; this one has nothing left to do.
+  assert.equal(s.gate(), 'PREPARING');
+});
+
+test('D2 a stop before MIRRORING cuts nothing', async (t) => {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  const driver = s.drive(MEMBER);
+  await settle();
+  driver.membershipIs(REMOVED);
+  await settle();
+  assert.equal(s.gate(), 'STOPPED');
+  assert.equal(s.partition.log.logEndOffset, 4);
+  assert.equal((await s.row())?.lastMirroredOffset, -1);
+});
+
+test('O4 a source with another cluster id than the row records is not mirrored', async (t) => {
+  const s = await stage(t);
+  await s.recorded('PREPARING', { sourceClusterId: 'other' });
+  const driver = s.drive(MEMBER);
+  await settle();
+  assert.deepEqual([s.gate(), driver.status().cause], ['FAILED', 'SOURCE_CLUSTER_CHANGED']);
+});
+
+test('F12 a recreated source topic stops the partition and keeps its data', async (t) => {
+  const s = await stage(t);
+  const driver = s.drive(MEMBER);
+  await settle();
+  s.deliver(mirrored(0, 3, 0));
+  await settle();
+  s.deliver(mirrored(0, 3, 0));
+  const [listener] = s.source.registered.values();
+  listener?.recreated(s.partition.topicId);
+  await settle();
+  driver.membershipIs(MEMBER);
+  await settle();
+  const found = await s.row();
+  assert.equal(stateName(found?.state ?? -1), 'STOPPED');
+  assert.equal(found?.cause, 'SOURCE_TOPIC_RECREATED');
+  assert.equal(s.partition.log.logEndOffset, 3);
+  assert.equal(s.gate(), 'STOPPED');
+});
+
+test('F9 a log end that the source has deleted: the log starts over at the source start', async (t) => {
+  const s = await stage(t);
+  s.drive(MEMBER);
+  await settle();
+  s.source.range = { earliest: 50, latest: 90 };
+  const out = { highWatermark: -1, lastStableOffset: -1, logStartOffset: -1 };
+  s.fetch().onFetched({ errorCode: 1, ...out, records: new Uint8Array(0) });
+  await settle();
+  assert.deepEqual([s.partition.log.logStartOffset, s.partition.log.logEndOffset], [50, 50]);
+  assert.deepEqual(s.source.resumed, [s.fetch()]);
+});
+
+test('F10 after records were lost at the source the log is cut to what is common', async (t) => {
+  const s = await stage(t);
+  s.drive(MEMBER);
+  await settle();
+  for (const [offset, epoch] of [
+    [0, 1],
+    [3, 2],
+  ] as const) {
+    s.deliver(mirrored(offset, 3, epoch));
+    await settle();
+    assert.equal(s.deliver(mirrored(offset, 3, epoch)), 'continue');
+  }
+  assert.equal(s.partition.log.logEndOffset, 6);
+  s.source.epochEnds.set(2, { leaderEpoch: 1, endOffset: 3 });
+  s.source.epochEnds.set(1, { leaderEpoch: 1, endOffset: 3 });
+  const [listener] = s.source.registered.values();
+  const address = { host: 's', port: 1 };
+  assert.equal(await listener?.verify({ brokerId: 1, address, leaderEpoch: 3 }), false);
+  await settle();
+  assert.equal(s.partition.log.logEndOffset, 3);
+  assert.deepEqual((await s.row())?.sourceEpochs, [{ epoch: 1, startOffset: 0 }]);
+  assert.deepEqual(s.elected, [0]);
+});
