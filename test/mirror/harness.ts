@@ -113,6 +113,7 @@ export class ScriptedSource {
   /** Answers of OffsetForLeaderEpoch, by epoch asked. */
   readonly epochEnds = new Map<number, { leaderEpoch: number; endOffset: number }>();
   readonly askedEpochs: number[] = [];
+  partitions = 1;
   range = { earliest: 0, latest: 1_000_000 };
   /** What `fetchAt` answers. */
   fetched: { errorCode: number; records: Uint8Array } = {
@@ -141,7 +142,12 @@ export class ScriptedSource {
     const topic = (name: string) => ({
       name,
       id: this.topicId,
-      partitions: new Map([[0, { leaderId: 1, leaderEpoch: this.leaderEpoch }]]),
+      partitions: new Map(
+        Array.from({ length: this.partitions }, (_, partition) => [
+          partition,
+          { leaderId: 1, leaderEpoch: this.leaderEpoch },
+        ]),
+      ),
     });
     const source = {
       client: {
