@@ -53,7 +53,10 @@ export interface NewTransactionMarker extends TransactionMarker {
   /** Milliseconds since 1970. */
   readonly timestamp: bigint | number;
   readonly baseOffset?: number;
-  /** Beyond `baseOffset` only for the stand-in of an aborted batch (rule P3). */
+  /**
+   * Beyond `baseOffset` only for the stand-in of an aborted batch (rule P3); the record is there,
+   * since kafkajs goes on behind the last record, not behind the last offset of the batch.
+   */
   readonly lastOffset?: number;
   readonly partitionLeaderEpoch?: number;
 }
@@ -67,7 +70,9 @@ export function buildTransactionMarker(marker: NewTransactionMarker): Uint8Array
   writer.int16(MARKER_VERSION);
   codec(EndTxnMarker, MARKER_VERSION).write(writer, { coordinatorEpoch });
   const key = controlRecordKey(commit ? ControlRecordType.commit : ControlRecordType.abort);
-  const records = [{ key, value: writer.toBytes(), timestamp }];
+  const at = marker.lastOffset ?? marker.baseOffset;
+  const offset = at === undefined ? {} : { offset: at };
+  const records = [{ key, value: writer.toBytes(), timestamp, ...offset }];
   return buildRecordBatch({ ...batch, records, isTransactional: true, isControl: true });
 }
 

@@ -26,6 +26,8 @@ export interface FetchParams {
   readonly maxBytes: number;
   /** READ_COMMITTED; without effect for a follower. */
   readonly readCommitted: boolean;
+  /** The reader is a mirror, which takes aborted batches as they are (rule P3). */
+  readonly mirrorFetch: boolean;
 }
 
 /** One partition of a fetch. The id decides when it is not zero, else the name. */
@@ -72,7 +74,7 @@ export interface FetchResult {
   readonly lastStableOffset: number;
   readonly logStartOffset: number;
   readonly records: readonly Uint8Array[];
-  /** Of `records`. */
+  /** Of the batches in the log; a stand-in in `records` may be smaller (rule P3). */
   readonly bytes: number;
   /** Only for READ_COMMITTED. */
   readonly abortedTransactions?: readonly AbortedTransaction[] | undefined;

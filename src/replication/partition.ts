@@ -18,6 +18,7 @@ import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import type { AppendResult, Log } from '../storage/log.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
+import { hideAbortedBatches } from './aborted-batches.ts';
 import { AppendedBytes } from './appended-bytes.ts';
 import {
   type CurrentLeader,
@@ -515,7 +516,10 @@ export class Partition {
   }
 
   #read(request: FetchPartition, params: FetchParams, maxBytes: number, minOneBatch: boolean) {
-    return this.log.read(request.fetchOffset, maxBytes, isolationOf(params), minOneBatch);
+    const read = this.log.read(request.fetchOffset, maxBytes, isolationOf(params), minOneBatch);
+    if (read.error !== 0 || read.abortedTransactions === undefined) return read;
+    if (params.mirrorFetch) return read;
+    return { ...read, records: hideAbortedBatches(read.records, read.abortedTransactions) };
   }
 
   #currentLeader(error: ErrorCode): CurrentLeader | undefined {

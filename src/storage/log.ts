@@ -56,6 +56,8 @@ export type FetchIsolation = 'logEnd' | 'highWatermark' | 'lastStable';
 export interface FetchedAbort {
   readonly producerId: bigint;
   readonly firstOffset: number;
+  /** Of the ABORT marker; not sent. */
+  readonly lastOffset: number;
 }
 
 /** What a read found. */

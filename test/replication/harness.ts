@@ -296,6 +296,7 @@ export function fetchParams(fields: Partial<FetchParams> = {}): FetchParams {
     minBytes: 1,
     maxBytes: 10_000_000,
     readCommitted: false,
+    mirrorFetch: false,
     ...fields,
   };
 }

@@ -2,8 +2,8 @@
  * Fetch: record batches as they are in the log, for consumers, followers and mirrors.
  *
  * Bytes go from the log to the socket by reference. READ_COMMITTED is bounded by the last stable
- * offset and lists aborted transactions; sessions, long poll and limits are replication's. Topics
- * are named by id from version 13 on.
+ * offset and lists aborted transactions; sessions, long poll, limits and what stands in for aborted
+ * batches (P3) are replication's. Topics are named by id from version 13 on.
  */
 import { errors } from '../../protocol/errors.ts';
 import { FetchRequest, FetchResponse } from '../../protocol/messages/01-fetch.ts';
@@ -33,6 +33,7 @@ function paramsOf({ config }: BrokerServices, request: FetchRequest): FetchParam
     minBytes: request.minBytes,
     maxBytes: Math.min(request.maxBytes, config.number('fetch.max.bytes')),
     readCommitted: request.isolationLevel === READ_COMMITTED,
+    mirrorFetch: request.mirrorFetch,
   };
 }
 
