@@ -158,8 +158,11 @@ export class SourceEndpoint implements LeaderEndpoint {
     this.#session.reset();
   }
 
-  #request(fetch: SessionFetch): EncodableOf<typeof FetchRequest> {
+  #request(connection: KafkaConnection, fetch: SessionFetch): EncodableOf<typeof FetchRequest> {
     const { limits } = this.#options;
+    const perDistance = Math.round(connection.roundTripMs * FETCH_BYTES_PER_ROUND_TRIP_MS);
+    const maxBytes = Math.max(NEAR_FETCH_BYTES, perDistance);
+    const forgotten = requestTopics(fetch.forgotten, maxBytes);
     return {
       maxWaitMs: limits.fetchWaitMaxMs,
       minBytes: limits.fetchMinBytes,
@@ -167,8 +170,8 @@ export class SourceEndpoint implements LeaderEndpoint {
       isolationLevel: READ_COMMITTED,
       sessionId: fetch.sessionId,
       sessionEpoch: fetch.sessionEpoch,
-      topics: requestTopics(fetch.partitions),
-      forgottenTopicsData: requestTopics(fetch.forgotten).map(({ topic, topicId, partitions }) => ({
+      topics: requestTopics(fetch.partitions, maxBytes),
+      forgottenTopicsData: forgotten.map(({ topic, topicId, partitions }) => ({
         topic,
         topicId,
         partitions: partitions.map(({ partition }) => partition),
@@ -184,7 +187,7 @@ export class SourceEndpoint implements LeaderEndpoint {
   ): Promise<FetchOutcome> {
     const options = this.#byName ? { maxVersion: LAST_VERSION_BY_NAME } : {};
     return new Promise((resolve, reject) => {
-      const request = this.#request(fetch);
+      const request = this.#request(connection, fetch);
       connection.exchange(FetchRequest, FetchResponse, request, options, (response) => {
         if (response instanceof ConnectionError) {
           reject(response);

@@ -70,6 +70,7 @@ export interface SendOptions {
 type Settle<R> = (result: R | ConnectionError) => void;
 
 interface InFlight {
+  readonly sentMs: number;
   readonly codec: Codec<Message>;
   readonly settle: Settle<unknown>;
   readonly timer: Timer;
@@ -92,6 +93,7 @@ export class KafkaConnection {
   #apis: ReadonlyMap<number, ApiRange> = new Map();
   #nextCorrelationId = 0;
   #ended: ConnectionError | undefined;
+  #roundTripMs = Number.POSITIVE_INFINITY;
 
   private constructor(
     clock: Runtime['clock'],
@@ -137,6 +139,11 @@ export class KafkaConnection {
   /** Undefined while the connection is usable. */
   get ended(): ConnectionError | undefined {
     return this.#ended;
+  }
+
+  /** The shortest time that any answer took, in ms: an upper bound of the network's round trip. */
+  get roundTripMs(): number {
+    return this.#roundTripMs;
   }
 
   /** The highest version of an API that both sides know; undefined when there is none. */
@@ -220,6 +227,7 @@ export class KafkaConnection {
       );
     });
     this.#inFlight.set(correlationId, {
+      sentMs: this.#clock.monotonicMs(),
       codec: response as unknown as Codec<Message>,
       settle: onResult as Settle<unknown>,
       timer,
@@ -255,6 +263,8 @@ export class KafkaConnection {
     }
     this.#inFlight.delete(correlationId);
     waiting.timer.cancel();
+    const tookMs = this.#clock.monotonicMs() - waiting.sentMs;
+    this.#roundTripMs = Math.min(this.#roundTripMs, tookMs);
     waiting.settle(response);
   }
 
