@@ -101,6 +101,11 @@ async function waitUntilStopped(
     if (waiting.length === 0) return concerned;
     if (waiting.length !== lastWaiting) {
       output.text(`  ${waiting.length} of ${concerned.length} partitions not STOPPED yet …`);
+      const stuck = waiting.find(({ cause }) => cause !== '');
+      if (stuck !== undefined) {
+        const { topic, partition, cause, message } = stuck;
+        output.text(`  ${topic}-${partition} ${cause}: ${message}`);
+      }
     }
     lastWaiting = waiting.length;
     await new Promise((resolve) => setTimeout(resolve, WAIT_INTERVAL_MS));

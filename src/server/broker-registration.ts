@@ -90,14 +90,24 @@ export class BrokerRegistration {
     this.#schedule();
   }
 
-  /** Controlled shutdown: waits, within bounds, until the controller lets the broker go. */
+  /**
+   * Controlled shutdown: waits, within bounds, until the controller lets the broker go. Never
+   * rejects: a controller that is gone must not keep the broker from closing its logs.
+   */
   async leave(): Promise<void> {
     this.#stopped = true;
     this.#timer?.cancel();
-    for (let i = 0; i < MAX_SHUTDOWN_HEARTBEATS; i++) {
-      const response = await this.#heartbeat(true);
-      if (response.shouldShutDown || response.errorCode !== errors.NONE.code) return;
-      await this.#pause(FAST_HEARTBEAT_MS);
+    try {
+      for (let i = 0; i < MAX_SHUTDOWN_HEARTBEATS; i++) {
+        const response = await this.#heartbeat(true);
+        if (response.shouldShutDown || response.errorCode !== errors.NONE.code) return;
+        await this.#pause(FAST_HEARTBEAT_MS);
+      }
+      this.#runtime.logger.warn('stopping without the leave of the controller');
+    } catch (error) {
+      this.#runtime.logger.warn('the controller is gone, stopping without it', {
+        error: String(error),
+      });
     }
   }
 
