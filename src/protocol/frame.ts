@@ -21,8 +21,10 @@ import type { EncodableOf, Message } from './schema.ts';
 export const DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024;
 /** What one read takes while no large frame is in progress. */
 export const SCRATCH_BYTES = 64 * 1024;
-/** A reused frame buffer larger than this is given up after a frame of less than half its size. */
+/** A reused frame buffer larger than this is given up when it has long been too large. */
 const KEPT_FRAME_BYTES = 1024 * 1024;
+/** So many frames in a row of less than half the buffer: fresh memory costs a page fault per 4 KiB. */
+const KEPT_FOR_SMALLER_FRAMES = 64;
 /** With less room than this the scratch buffer is replaced, unless it may be overwritten. */
 const MIN_ROOM_BYTES = 8 * 1024;
 const SIZE_BYTES = 4;
@@ -59,6 +61,7 @@ export class FrameReader {
   #frame: Uint8Array | undefined;
   #filled = 0;
   #reusable = new Uint8Array(0);
+  #smallerFrames = 0;
   #stopped = false;
 
   constructor(onFrame: (frame: Uint8Array) => void, options: FrameReaderOptions = {}) {
@@ -125,8 +128,11 @@ export class FrameReader {
   #frameMemory(size: number): Uint8Array {
     if (!this.#reuse) return new Uint8Array(size);
     const kept = this.#reusable.length;
-    if (kept < size || (kept > KEPT_FRAME_BYTES && size < kept / 2)) {
+    this.#smallerFrames = size < kept / 2 ? this.#smallerFrames + 1 : 0;
+    const tooLarge = kept > KEPT_FRAME_BYTES && this.#smallerFrames > KEPT_FOR_SMALLER_FRAMES;
+    if (kept < size || tooLarge) {
       this.#reusable = new Uint8Array(size);
+      this.#smallerFrames = 0;
     }
     return this.#reusable.subarray(0, size);
   }
