@@ -52,6 +52,11 @@ export class SimDisk {
     this.#faults.push({ operation, path, code, times });
   }
 
+  /** Forgets the rules of `failNext` that are not spent. */
+  clearFaults(): void {
+    this.#faults.length = 0;
+  }
+
   /** What the machine finds when the power returns. */
   losePower(loss: PowerLoss): void {
     const kept = loss.unsynced === 'lose' ? 0 : this.#random.below(this.#journal.length + 1);

@@ -5,7 +5,7 @@
  * After an orderly stop nothing is scanned but the bytes behind the last index entry and what is
  * newer than the last producer snapshot (nothing, as closing takes one). After a crash, every batch
  * from the recovery point on is checked; the log is cut behind the last whole valid one, and
- * indexes, epochs and producer state are rebuilt from there.
+ * indexes, epochs and producer state are rebuilt from there, and what is left is made durable.
  *
  * - What lies below the recovery point was made durable: damage there is not cut away but thrown as
  *   {@link CorruptLog}, and the partition stays offline.
@@ -106,6 +106,7 @@ class LogLoader {
     this.#removeSnapshots((offset) => offset > this.#logEndOffset);
     this.#removeStraySnapshots();
     if (clean) this.#loadProducers(this.#logEndOffset, logStartOffset);
+    if (!clean) this.#makeDurable();
     const isDurable = clean && !this.#rebuilt;
     if (isDurable) for (const segment of this.#segments.all()) segment.markSynced();
     return {
@@ -113,7 +114,9 @@ class LogLoader {
       isDurable,
       logStartOffset,
       logEndOffset: this.#logEndOffset,
-      recoveryPoint: Math.min(options.recoveryPoint, this.#logEndOffset),
+      recoveryPoint: clean
+        ? Math.min(options.recoveryPoint, this.#logEndOffset)
+        : this.#logEndOffset,
       producers: this.#producers,
       epochs: this.#epochs,
       lastSnapshotOffset: listSnapshots(this.#context.disk, this.#directory).at(-1),
@@ -237,6 +240,19 @@ class LogLoader {
     }
   }
 
+  /**
+   * What was found after a crash may never have been durable: not the end of the files, not even
+   * their names. A second crash must not find an older state than the one that is served now.
+   */
+  #makeDurable(): void {
+    for (const segment of this.#segments.from(this.#scanFromOffset)) {
+      segment.writeIndexes();
+      segment.syncNow();
+    }
+    this.#epochs.flush();
+    this.#context.disk.syncDirectory(this.#directory);
+  }
+
   /** Whether nothing is missing between what was scanned and `next`. */
   #follows(next: LogSegment): boolean {
     if (next.baseOffset === this.#logEndOffset) return true;
@@ -329,11 +345,11 @@ class LogLoader {
   #restartAt(offset: number): void {
     const { files, nowMs } = this.#context;
     this.#rebuilt = true;
-    for (const segment of this.#segments.takeFrom(0)) segment.remove();
     const { config } = this.#options;
     const segment = new LogSegment(files, this.#directory, offset, config, nowMs);
     segment.create();
     segment.becomeActive(0, 0);
+    for (const old of this.#segments.takeFrom(0)) old.remove();
     this.#segments.push(segment);
     this.#producers.clear();
     this.#epochs.clear();
@@ -345,6 +361,7 @@ class LogLoader {
     loadProducerState(this.#context.disk, this.#directory, this.#producers, this.#segments, {
       from: logStartOffset,
       to: offset,
+      snapshotUpTo: offset,
     });
   }
 
@@ -368,18 +385,30 @@ class LogLoader {
   }
 }
 
-/** Sets `producers` to the state at `range.to`, looking at nothing below `range.from`. */
+/** From where to where producer state is replayed. */
+export interface ReplayRange {
+  /** Nothing below is looked at. */
+  readonly from: number;
+  readonly to: number;
+  /**
+   * Newest snapshot to begin with. A snapshot does not hold the transactions whose markers are above
+   * the high watermark, so below a live one replay begins at or below it.
+   */
+  readonly snapshotUpTo: number;
+}
+
+/** Sets `producers` to the state at `range.to`. */
 export function loadProducerState(
   disk: Disk,
   directory: string,
   producers: ProducerState,
   segments: LogSegments,
-  range: { readonly from: number; readonly to: number },
+  range: ReplayRange,
 ): void {
   producers.clear();
   let from = range.from;
   for (const offset of listSnapshots(disk, directory).reverse()) {
-    if (offset > range.to) continue;
+    if (offset > range.snapshotUpTo) continue;
     const path = snapshotPath(directory, offset);
     const entries = readSnapshot(disk, path);
     if (entries !== undefined) {

@@ -233,7 +233,7 @@ export class LogStore {
   }
 
   /** Cuts inside or behind the first segment; see `Log.truncateTo`. */
-  cut(offset: number, logStartOffset: number): void {
+  cut(offset: number, logStartOffset: number, highWatermark: number): void {
     const index = this.segments.floorIndex(offset);
     const segment = this.segments.at(index) as LogSegment;
     const found = segment.find(offset);
@@ -245,7 +245,7 @@ export class LogStore {
     if (found !== undefined) segment.truncate(found.position, found.baseOffset);
     this.#logEndOffset = target;
     this.#reopenActive();
-    this.#endCut(target, Math.min(logStartOffset, target));
+    this.#endCut(target, Math.min(logStartOffset, target), Math.min(highWatermark, target));
     this.#recoveryPoint = Math.min(durableTo, this.#batchesEnd);
   }
 
@@ -263,17 +263,27 @@ export class LogStore {
     });
   }
 
-  /** Drops everything; the log goes on at `offset`. */
+  /**
+   * Drops everything; the log goes on at `offset`. At no moment is there no segment, and whatever a
+   * crash leaves is the beginning of the old log or the new one.
+   */
   restartAt(offset: number): void {
-    this.#beginCut(offset);
-    for (const segment of this.segments.takeFrom(0)) segment.remove();
-    this.segments.push(this.#newSegment(offset));
+    this.#beginCut(Math.min(offset, this.segments.first.baseOffset));
+    const old = this.segments.takeFrom(0);
+    const reused = old.find((segment) => segment.baseOffset === offset);
+    const segment = reused ?? this.#newSegment(offset);
+    for (const other of old) if (other !== reused) other.remove();
+    if (reused !== undefined) {
+      reused.truncate(0, offset);
+      reused.becomeActive(0, 0);
+    }
+    this.segments.push(segment);
     this.#logEndOffset = offset;
     this.#batchesEnd = offset;
     this.epochs.clear();
     this.producers.clear();
     this.#removeSnapshots(() => true);
-    this.#endCut(offset, offset);
+    this.#endCut(offset, offset, offset);
   }
 
   /** The recovery point is durably below the cut before anything is cut. */
@@ -285,12 +295,13 @@ export class LogStore {
   }
 
   /** Everything that depends on the log end follows; then the cut is made durable. */
-  #endCut(target: number, logStartOffset: number): void {
+  #endCut(target: number, logStartOffset: number, snapshotUpTo: number): void {
     const { disk } = this.#context;
     this.#removeSnapshots((offset) => offset > target);
     loadProducerState(disk, this.directory, this.producers, this.segments, {
       from: logStartOffset,
       to: target,
+      snapshotUpTo,
     });
     this.#lastSnapshotOffset = listSnapshots(disk, this.directory).at(-1);
     this.epochs.truncateFromEnd(target);

@@ -408,7 +408,7 @@ export class Log {
     if (offset >= store.logEndOffset) return false;
     store.onDisk(() => {
       if (offset <= store.segments.first.baseOffset) store.restartAt(offset);
-      else store.cut(offset, this.#logStartOffset);
+      else store.cut(offset, this.#logStartOffset, this.#highWatermark);
     });
     this.#logStartOffset = Math.min(this.#logStartOffset, store.logEndOffset);
     this.#lowerHighWatermark();

@@ -149,10 +149,9 @@ class Runner {
     if (step.kind === 'data') this.#data(step);
     else if (step.kind === 'marker') this.#marker(step);
     else if (step.kind === 'highWatermark') {
-      model.highWatermark = Math.max(
-        model.logStartOffset,
-        Math.floor(step.at * model.logEndOffset),
-      );
+      // A high watermark only falls with a cut.
+      const offset = Math.floor(step.at * model.logEndOffset);
+      model.highWatermark = Math.max(model.highWatermark, offset);
       log.updateHighWatermark(model.highWatermark);
     } else if (step.kind === 'truncate') {
       // Mostly near the end, as in practice.
