@@ -391,8 +391,8 @@ export interface ReplayRange {
   readonly from: number;
   readonly to: number;
   /**
-   * Newest snapshot to begin with. A snapshot does not hold the transactions whose markers are above
-   * the high watermark, so below a live one replay begins at or below it.
+   * Newest snapshot to begin with. A snapshot does not hold the transactions whose markers are
+   * above the high watermark, so below a live one replay begins at or below it.
    */
   readonly snapshotUpTo: number;
 }

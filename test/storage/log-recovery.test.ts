@@ -245,7 +245,7 @@ test('power losses with random flushes, rolls and cuts: what was durable is ther
   for (let seed = 1; seed <= 100; seed++) await new CrashRun(seed, 0).run();
 });
 
-test('failing disk calls in mid-append, -roll, -cut and -flush, then a crash: the same', async () => {
+test('failing disk calls in appends, rolls, cuts and flushes, then a crash: the same', async () => {
   for (let seed = 1; seed <= 150; seed++) await new CrashRun(seed, 0.08).run();
 });
 
