@@ -77,8 +77,13 @@ export interface MirrorProgress {
   readonly failures: readonly string[];
 }
 
+/** A stopped partition is asked nothing of its source any more: it ends at what was mirrored. */
+function offsetHere({ state, destinationOffset, lastMirroredOffset }: PartitionStatus): number {
+  return state === 'STOPPED' ? Math.max(destinationOffset, lastMirroredOffset) : destinationOffset;
+}
+
 function total(partitions: readonly PartitionStatus[]): number {
-  return partitions.reduce((sum, each) => sum + Math.max(each.destinationOffset, 0), 0);
+  return partitions.reduce((sum, each) => sum + Math.max(offsetHere(each), 0), 0);
 }
 
 /** Offsets gained by the partitions that both samples know. */
@@ -96,13 +101,14 @@ export function progressOf(previous: StatusSample | undefined, now: StatusSample
   const states: Record<string, number> = {};
   for (const { state } of now.partitions) states[state] = (states[state] ?? 0) + 1;
   const seconds = previous === undefined ? 0 : (now.atMs - previous.atMs) / 1000;
-  const unknown = now.partitions.some(({ lag }) => lag < 0);
+  const moving = now.partitions.filter(({ state }) => state !== 'STOPPED');
+  const unknown = moving.some(({ lag }) => lag < 0);
   const failed = now.partitions.filter(({ cause }) => cause !== '');
   return {
     partitions: now.partitions.length,
     states,
     destinationOffsets: total(now.partitions),
-    lag: unknown ? -1 : now.partitions.reduce((sum, each) => sum + each.lag, 0),
+    lag: unknown ? -1 : moving.reduce((sum, each) => sum + each.lag, 0),
     offsetsPerSecond:
       previous !== undefined && seconds > 0 ? Math.round(gained(previous, now) / seconds) : 0,
     failures: failed.map(

@@ -29,7 +29,7 @@ import { addressText, type SourceClient, sourceFailure } from './source-client.t
 
 /** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
 export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
-/** What one partition is asked for at least: larger pieces leave the processor's caches (measured). */
+/** What one partition is asked for at least; larger pieces leave the CPU caches (measured). */
 const NEAR_FETCH_BYTES = 1024 * 1024;
 /** What one partition is asked for per ms of round trip, so that distance does not cap it. */
 const FETCH_BYTES_PER_ROUND_TRIP_MS = 256 * 1024;

@@ -23,7 +23,7 @@ export const DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024;
 export const SCRATCH_BYTES = 64 * 1024;
 /** A reused frame buffer larger than this is given up when it has long been too large. */
 const KEPT_FRAME_BYTES = 1024 * 1024;
-/** So many frames in a row of less than half the buffer: fresh memory costs a page fault per 4 KiB. */
+/** So many frames in a row of less than half of it; fresh memory costs a page fault per 4 KiB. */
 const KEPT_FOR_SMALLER_FRAMES = 64;
 /** With less room than this the scratch buffer is replaced, unless it may be overwritten. */
 const MIN_ROOM_BYTES = 8 * 1024;

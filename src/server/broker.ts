@@ -1,15 +1,16 @@
 /**
  * The composition root: builds a broker with its embedded controller from a runtime and settings.
  *
- * Used by the command line, by quickstart twice in one process, and by the simulator. Order at the start:
- * lock and identity of the data directory, logs, controller, parts of the broker, listener (held),
- * registration, the first image, heartbeats, then requests. Stopping goes the other way and ends with a
- * flush and the clean-shutdown marker. Nothing else in the code constructs these parts.
+ * Used by the command line, by quickstart twice in one process, and by the simulator. Order at the
+ * start: lock and identity of the data directory, logs, controller, parts of the broker, listener
+ * (held), registration, the first image, heartbeats, then requests. Stopping goes the other way and
+ * ends with a flush and the clean-shutdown marker. Nothing else constructs these parts.
  */
 import { randomUuid, type Uuid } from '../base/uuid.ts';
 import { GroupCoordinator } from '../coordinator/group-coordinator.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { EmbeddedController } from '../metadata/embedded-controller.ts';
+import type { MetadataImage } from '../metadata/image.ts';
 import { MetadataLoader } from '../metadata/metadata-loader.ts';
 import { openMetadataLog } from '../metadata/metadata-log.ts';
 import { MirrorCoordinator } from '../mirror/mirror-coordinator.ts';
@@ -30,6 +31,7 @@ import { BrokerRegistration } from './broker-registration.ts';
 import { parseList } from './config-definition.ts';
 import { configValidators } from './config-validators.ts';
 import { PartitionCoordinatorLog } from './coordinator-log.ts';
+import { dynamicBrokerConfig } from './dynamic-config.ts';
 import { groupConfigOf } from './group-settings.ts';
 import { InternalTopics } from './internal-topics.ts';
 import { deletedTopicsPublisher, groupLeadership } from './leadership.ts';
@@ -82,12 +84,21 @@ function identify(runtime: Runtime, logDir: string, nodeId: number): Identity {
   return { clusterId, directoryId };
 }
 
-function mirrorSettings(config: BrokerConfig): MirrorBrokerSettings {
+/** Settings in force; the dynamic one is read anew whenever it is used. */
+function mirrorSettings(
+  config: BrokerConfig,
+  brokerId: number,
+  image: () => MetadataImage,
+): MirrorBrokerSettings {
+  const interval = 'mirror.metadata.refresh.interval.ms';
   return {
     stateTopicPartitions: config.number('mirror.topic.num.partitions'),
     stateTopicReplicationFactor: config.number('mirror.topic.replication.factor'),
     numReplicaFetchers: config.number('mirror.num.replica.fetchers'),
-    metadataRefreshIntervalMs: config.number('mirror.metadata.refresh.interval.ms'),
+    get metadataRefreshIntervalMs() {
+      const dynamic = dynamicBrokerConfig(image(), brokerId, interval);
+      return dynamic === undefined ? config.number(interval) : Number(dynamic);
+    },
     fetchWaitMaxMs: config.number('mirror.fetch.wait.max.ms'),
     fetchMinBytes: config.number('mirror.fetch.min.bytes'),
     fetchMaxBytes: config.number('mirror.fetch.max.bytes'),
@@ -125,7 +136,7 @@ function build(foundation: Foundation): Parts {
     states,
     coordinator: mirrorCoordinator,
     controller,
-    limits: mirrorSettings(config),
+    limits: mirrorSettings(config, brokerId, () => metadata.image),
   });
   const groups = new GroupCoordinator(runtime, {
     config: groupConfigOf(config),
@@ -234,6 +245,15 @@ async function openFoundation(
   return { runtime, config, brokerId, logManager, controller, ...identity };
 }
 
+/** The address that clients are told; a bound wildcard address is not one. */
+function advertisedListener(config: BrokerConfig, bound: ListenerAddress): ListenerAddress {
+  const advertised = config.explicit('advertised.listeners');
+  if (advertised === undefined) return bound;
+  const listener = parseListener(advertised);
+  if (listener.host === '') throw new Error(`advertised.listeners ${advertised} names no host.`);
+  return listener;
+}
+
 /** Listens, joins the cluster, and serves once the present metadata has been applied. */
 async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broker> {
   const { runtime, config, brokerId, clusterId, controller, logManager } = foundation;
@@ -245,28 +265,35 @@ async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broke
   const { promise: started, resolve: start } = Promise.withResolvers<void>();
   const sockets = socketServer(runtime, config, services, started);
   const bound = await sockets.listen(onlyListener(config));
-  const advertised = config.explicit('advertised.listeners');
   const registration = new BrokerRegistration(runtime, controller, {
     brokerId,
     clusterId,
     incarnationId: randomUuid((length) => runtime.random.bytes(length)),
     directoryId: foundation.directoryId,
     rack: config.value('broker.rack'),
-    listeners: [advertised === undefined ? bound : parseListener(advertised)],
+    listeners: [advertisedListener(config, bound)],
     appliedOffset: () => metadata.image.offset,
   });
-  await registration.register();
-  await metadata.start(controller);
-  await registration.unfence();
-  logManager.start();
-  start();
-  const close = async (): Promise<void> => {
+  const stop = async (): Promise<void> => {
     await sockets.close();
     mirrorManager.close();
     await registration.leave();
     fetchSessions.close();
     groups.close();
     replicas.close();
+  };
+  try {
+    await registration.register();
+    await metadata.start(controller);
+    await registration.unfence();
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+  logManager.start();
+  start();
+  const close = async (): Promise<void> => {
+    await stop();
     await controller.close();
     await logManager.close();
   };

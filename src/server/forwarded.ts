@@ -1,9 +1,9 @@
 /**
  * Handlers of APIs that only the controller decides: the request goes there, its answer comes back.
  *
- * CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs. Before answering, the
- * broker waits until it has applied the metadata itself, so that a client which asks the same
- * broker next sees what it just did.
+ * CreateTopics, DeleteTopics, CreatePartitions, IncrementalAlterConfigs. The embedded controller
+ * publishes to this broker before it answers, so a client that asks the same broker next sees what
+ * it just did; a controller elsewhere will need a wait for its offset here.
  */
 import type { EncodableOf, Message } from '../protocol/schema.ts';
 import { type ApiHandler, apiHandler } from './api-handler.ts';

@@ -49,7 +49,9 @@ async function find(
     return failed(key, errors.INVALID_REQUEST.code, message);
   }
   const topic = keyType === KEY_TYPE_GROUP ? GROUP_METADATA_TOPIC : MIRROR_STATE_TOPIC;
-  const error = await services.internalTopics.ensure(topic);
+  // Groups come with their first look-up; mirror states only with the first mirror (rule C1).
+  const error =
+    keyType === KEY_TYPE_GROUP ? await services.internalTopics.ensure(topic) : errors.NONE.code;
   if (error !== errors.NONE.code) {
     return failed(key, errors.COORDINATOR_NOT_AVAILABLE.code, `Topic ${topic} is not available.`);
   }
