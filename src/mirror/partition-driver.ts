@@ -11,7 +11,7 @@
  * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4).
  */
 import { ZERO_UUID } from '../base/uuid.ts';
-import type { Runtime, Timer } from '../io/runtime.ts';
+import { DiskError, type Runtime, type Timer } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MirrorMembership } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
@@ -345,8 +345,10 @@ export class PartitionDriver {
     const isCurrent = (): boolean => !this.#closed && this.#action === number;
     void action(isCurrent).catch((error: unknown) => {
       if (error instanceof Superseded) return;
-      if (!(error instanceof MirrorFailure)) throw error;
-      if (isCurrent()) this.#fail(error.mirrorCause, error.message, false);
+      const failure =
+        error instanceof DiskError ? new MirrorFailure('STORAGE_BUSY', error.message) : error;
+      if (!(failure instanceof MirrorFailure)) throw failure;
+      if (isCurrent()) this.#fail(failure.mirrorCause, failure.message, false);
     });
   }
 

@@ -1,6 +1,9 @@
 /**
  * What a partition asks its source before it mirrors (T2, T3) and whenever histories may have
  * parted (F9, F10): questions and judgements, no effects. The driver acts on the answers.
+ *
+ * Each question throws a MirrorFailure whose cause says whether asking again may help; an error of
+ * the source is never taken for an answer.
  */
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import { errors } from '../protocol/errors.ts';

@@ -197,7 +197,7 @@ export class SourceCluster {
       this.#refreshTimer = undefined;
       this.refresh().catch((error: unknown) => {
         this.#trouble(error);
-        this.requestRefresh();
+        if (this.#registrations.size > 0) this.requestRefresh();
       });
     });
   }

@@ -212,7 +212,7 @@ test('O5 internal topics are refused by name', async () => {
   assert.deepEqual(desk.forwarded, []);
 });
 
-test('A3 a topic is added when its partitions are UNKNOWN or STOPPED, else the first is named', async () => {
+test('A3 partitions must be UNKNOWN or STOPPED, else the first is named', async () => {
   const desk = new Desk(withTopic(ID, { mirror: 'm', removed: false }));
   desk.source.partitions = 2;
   await settle();
@@ -230,7 +230,7 @@ test('A3 a topic is added when its partitions are UNKNOWN or STOPPED, else the f
   assert.equal((await desk.add(['t'])).errorCode, 0);
 });
 
-test('A3 refused topics leave the others alone; the first failure fills the singular fields', async () => {
+test('A3 refused topics leave the others alone; the first one is told twice', async () => {
   const desk = new Desk(imageWith(['m']));
   const response = await desk.add(['ok'], ['__consumer_offsets'], ['wrong', topicId(9)]);
   assert.deepEqual(

@@ -117,7 +117,7 @@ async function stage(t: TestContext): Promise<Stage> {
   return made;
 }
 
-test('T1 membership leads through PREPARING to MIRRORING, each durable before it acts', async (t) => {
+test('T1 S2 membership leads to MIRRORING, each state durable before it acts', async (t) => {
   const s = await stage(t);
   s.rows.log.hold();
   s.drive(MEMBER);
@@ -272,7 +272,7 @@ test('D3 a partition whose source is dead stops, also from FAILED', async (t) =>
   assert.equal((await s.row())?.lastMirroredOffset, -1);
 });
 
-test('S5 a retryable failure shows its next retry and returns when the source answers', async (t) => {
+test('S5 a failure shows its next retry and ends when the source answers', async (t) => {
   const s = await stage(t);
   s.source.unreachable();
   const driver = s.drive(MEMBER);
@@ -299,7 +299,7 @@ test('T3 X = 0 with a log that is not empty fails and cuts nothing', async (t) =
   assert.equal(s.gate(), 'FAILED');
 });
 
-test('T2 T5 a topic added again is cut to its LMO, and a new leader epoch is asked for', async (t) => {
+test('T2 T5 a topic added again is cut to its LMO, and a new epoch follows', async (t) => {
   const s = await stage(t);
   s.partition.appendMirrored([mirrored(0, 4)], 0);
   s.partition.appendMirrored([mirrored(4, 4)], 0);
@@ -353,7 +353,7 @@ test('F12 a recreated source topic stops the partition and keeps its data', asyn
   assert.equal(s.gate(), 'STOPPED');
 });
 
-test('F9 a log end that the source has deleted: the log starts over at the source start', async (t) => {
+test('F9 a log end that the source has deleted: the log starts over there', async (t) => {
   const s = await stage(t);
   s.drive(MEMBER);
   await settle();

@@ -163,7 +163,7 @@ test('F9 OFFSET_OUT_OF_RANGE pauses the partition until the range is judged', as
   assert.deepEqual(told, ['outOfRange']);
 });
 
-test('F9 after a restart inside a batch the whole batch comes in, read from the start', async (t) => {
+test('F9 after a restart inside a batch the whole batch comes in', async (t) => {
   const { fetch, partition, told } = await setup(t);
   partition.followLogStart(12, 7);
   assert.equal(fetch.target().fetchOffset, 12);
@@ -251,7 +251,7 @@ test('A4 lag is unknown until the first answer, then to the source high watermar
   assert.deepEqual([lag, sourceHighWatermark, sourceLastStableOffset], [7, 10, 8]);
 });
 
-test('F15 a gap at the end of the source is no lag once a fetch there brings nothing', async (t) => {
+test("F15 a gap at the source's end is no lag once a fetch brings nothing", async (t) => {
   const { fetch } = await setup(t);
   fetch.onFetched(answer(mirrored(0, 3), { highWatermark: 10, lastStableOffset: 10 }));
   assert.equal(fetch.watchesForGap, true);

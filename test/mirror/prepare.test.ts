@@ -64,7 +64,7 @@ test('T2 an Apache source: the own newest row of that source cluster, else 0', a
   assert.equal(await ask(source, store(elsewhere)), 0);
 });
 
-test('T2 a source without topic ids: 0, as nobody can tell that the topic is the same', async () => {
+test('T2 a source without topic ids: 0, as the topic may be another', async () => {
   const source = new ScriptedSource(ZERO_UUID);
   const known = row('STOPPED', { sourceClusterId: 'source', lastMirroredOffset: 7 });
   assert.equal(await ask(source, store(known)), 0);

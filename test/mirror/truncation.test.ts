@@ -123,6 +123,18 @@ test('T5 a cut inside a batch is made at its base offset, and a new epoch follow
   assert.deepEqual(elected, [0]);
 });
 
+test('T7 high watermark, stable offset, producers and transactions are cut along', async (t) => {
+  const { partition, context } = await setup(t);
+  const { log } = partition;
+  append(partition, mirrored(0, 2), inTransaction(2, -2n), commit(3, -2n), inTransaction(4, -9n));
+  assert.deepEqual([log.highWatermark, log.lastStableOffset], [5, 4]);
+  await assert.rejects(cutTo(context, partition, 2), Superseded);
+  assert.deepEqual([log.highWatermark, log.lastStableOffset, log.logEndOffset], [2, 2, 2]);
+  assert.deepEqual(log.openTransactions(), []);
+  assert.deepEqual(log.activeProducers(), []);
+  assert.deepEqual(log.epochEndOffset(0), { leaderEpoch: 0, endOffset: 2 });
+});
+
 test('T5 when no new epoch can be had the cut is a failure that is retried', async (t) => {
   const refused = { error: 41, message: 'not controller' };
   const { partition, context } = await setup(t, {

@@ -177,7 +177,7 @@ test('requests beyond the limit are refused, the connection lives', async () => 
   await Promise.all(sent);
 });
 
-test('F14 with a reused buffer the callback runs before the next answer overwrites it', async () => {
+test('F14 the callback runs before a reused buffer is overwritten', async () => {
   const peer = new Peer();
   const connection = await connect(peer, { reuseFrameBuffer: true });
   const seen: string[] = [];

@@ -23,6 +23,8 @@ export class Peer implements Connection {
     [3, 0, 9],
     [18, 0, 4],
   ];
+  /** Answers a request of any other API; undefined: not yet. */
+  onRequest: ((header: RequestHeader, body: ByteReader) => Uint8Array[] | undefined) | undefined;
   /** Set: ApiVersions is not answered. */
   silent = false;
   /** Metadata is answered by itself. */
@@ -37,12 +39,15 @@ export class Peer implements Connection {
 
   write(chunks: readonly Uint8Array[]): boolean {
     const frame = new Uint8Array(Buffer.concat(chunks));
-    const header = readRequestHeader(new ByteReader(frame, 4));
+    const reader = new ByteReader(frame, 4);
+    const header = readRequestHeader(reader);
     this.requests.push(header);
     if (header.apiKey === 18 && !this.silent) setImmediate(() => this.#answerVersions(header));
     if (header.apiKey === 3 && this.answersMetadata) {
       setImmediate(() => this.answerMetadata(header.correlationId, header.apiVersion, 'b'));
     }
+    const response = this.onRequest?.(header, reader);
+    if (response !== undefined) setImmediate(() => this.send(...response));
     return true;
   }
 
