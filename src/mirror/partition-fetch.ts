@@ -300,7 +300,8 @@ export class PartitionFetch {
     const failed = this.#append(records.subarray(0, scan.bytesOfKnownEpoch), scan);
     if (failed !== undefined) return failed;
     if (scan.epochs.length === 0) return undefined;
-    this.#events.learn(scan.epochs);
+    // One at a time: the next fetch begins with this epoch's batches, which must not look old.
+    this.#events.learn(scan.epochs.slice(0, 1));
     return { kind: 'pause' };
   }
 

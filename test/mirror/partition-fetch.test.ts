@@ -181,18 +181,20 @@ test('F9 after a restart inside a batch the whole batch comes in', async (t) => 
 
 test('F10 a batch of a new source epoch waits until the epoch is recorded', async (t) => {
   const { fetch, partition, told } = await setup(t, 2);
-  const records = joined(mirrored(0, 3, 2), mirrored(3, 3, 5), mirrored(6, 1, 6));
-  assert.deepEqual(fetch.onFetched(answer(records)), { kind: 'pause' });
-  const epochs = [
-    { epoch: 5, startOffset: 3 },
-    { epoch: 6, startOffset: 6 },
-  ];
-  assert.deepEqual(told, [`learn ${JSON.stringify(epochs)}`]);
+  const learn = (epoch: number, startOffset: number): string =>
+    `learn ${JSON.stringify([{ epoch, startOffset }])}`;
+  const batches = [mirrored(0, 3, 2), mirrored(3, 3, 5), mirrored(6, 1, 6)];
+  const from = (index: number) => answer(joined(...batches.slice(index)));
+  assert.deepEqual(fetch.onFetched(from(0)), { kind: 'pause' });
+  assert.deepEqual(told, [learn(5, 3)]);
   assert.equal(partition.log.logEndOffset, 3);
+  fetch.learned(5);
+  // Fetched again from the log end: the batches of the recorded epoch go in, the next one waits.
+  assert.deepEqual(fetch.onFetched(from(1)), { kind: 'pause' });
+  assert.deepEqual(told, [learn(5, 3), learn(6, 6)]);
+  assert.equal(partition.log.logEndOffset, 6);
   fetch.learned(6);
-  // What follows is fetched from the log end, so its first epoch is one that is recorded by now.
-  const rest = answer(joined(mirrored(3, 3, 6), mirrored(6, 1, 6)));
-  assert.equal(fetch.onFetched(rest).kind, 'continue');
+  assert.equal(fetch.onFetched(from(2)).kind, 'continue');
   assert.equal(partition.log.logEndOffset, 7);
 });
 
