@@ -1,12 +1,8 @@
 /**
  * Metadata records as values and as the bytes in a record of the metadata log.
  *
- * | bytes     | meaning                                    |
- * |-----------|--------------------------------------------|
- * | uvarint   | frame version, 1                           |
- * | uvarint   | record type (the schema's apiKey)          |
- * | uvarint   | record version                             |
- * | …         | the message, flexible encoding             |
+ * In bytes: uvarint frame version 1, uvarint record type (the schema's apiKey), uvarint record
+ * version, then the message in flexible encoding.
  *
  * The embedded controller writes with the versions of metadata.version 29 (Apache Kafka 4.2), so
  * that its tools read the log; whoever replays reads every version that the schemas know. A type

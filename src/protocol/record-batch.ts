@@ -8,10 +8,8 @@
  * 16 magic int8              35 maxTimestamp int64     57 record count int32
  * 17 crc uint32 (of 21…)                               61 records, maybe compressed
  * ```
- * Attributes: bits 0–2 codec, 3 log append time, 4 transactional, 5 control, 6 delete horizon.
- *
- * - A view reads and patches in place; it copies nothing and never looks at records.
- * - Base offset and partition leader epoch lie outside the CRC; everything else keeps it valid.
+ * - A view reads and patches in place: no copy, no look at records. All but base offset and
+ *   partition leader epoch lie inside the CRC, which every patch keeps valid.
  * - Getters trust {@link batchProblem}: ask it (or scan) before looking at bytes from outside.
  */
 import { crc32c } from '../base/crc32c.ts';
