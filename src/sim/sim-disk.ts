@@ -124,11 +124,17 @@ export class SimDisk {
     throw new DiskError(fault.code, operation, path);
   }
 
-  /** How many more bytes fit. */
-  freeBytes(): number {
+  /** Bytes in all files. */
+  usedBytes(): number {
     let used = 0;
     for (const node of this.#names.values()) if (node !== 'directory') used += node.size;
-    return this.#capacityBytes - used;
+    return used;
+  }
+
+  /** How many more bytes fit. */
+  freeBytes(): number {
+    if (this.#capacityBytes === Number.POSITIVE_INFINITY) return this.#capacityBytes;
+    return this.#capacityBytes - this.usedBytes();
   }
 
   /** A seeded duration of a sync, in ms. */

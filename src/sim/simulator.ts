@@ -164,9 +164,14 @@ export class Simulator {
     try {
       await run();
     } catch (error) {
-      throw new SimulationFailure(describe(error), this.seed, this.#rows, error);
+      throw this.failure(error);
     } finally {
       process.off('unhandledRejection', onRejection);
     }
+  }
+
+  /** What to throw for an error: with seed and trace. */
+  failure(error: unknown): SimulationFailure {
+    return new SimulationFailure(describe(error), this.seed, this.#rows, error);
   }
 }
