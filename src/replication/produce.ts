@@ -6,21 +6,13 @@
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { Clock } from '../io/runtime.ts';
+import { INTERNAL_TOPIC_NAMES } from '../metadata/topic-names.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import type { AppendResult } from '../storage/log.ts';
 import type { CurrentLeader } from './fetch-types.ts';
 import type { AppendSource, Partition } from './partition.ts';
 import type { PartitionKey, PartitionTable } from './partition-table.ts';
 import { whenPartition } from './purgatory.ts';
-
-/** Topics that only the broker itself writes; a client's produce is INVALID_TOPIC_EXCEPTION. */
-export const INTERNAL_TOPICS: ReadonlySet<string> = new Set([
-  '__consumer_offsets',
-  '__transaction_state',
-  '__share_group_state',
-  '__mirror_state',
-  '__cluster_metadata',
-]);
 
 /** The parts of a produce that hold for all its partitions. */
 export interface ProduceParams {
@@ -88,7 +80,7 @@ function append(table: PartitionTable, params: ProduceParams, entry: ProduceEntr
   const none = { partition: undefined, requiredOffset: 0 };
   const partition = table.find(entry);
   // By topic id, the name is known only here.
-  if (params.source === 'client' && INTERNAL_TOPICS.has(partition?.topic ?? entry.topic)) {
+  if (params.source === 'client' && INTERNAL_TOPIC_NAMES.has(partition?.topic ?? entry.topic)) {
     return { result: failure(entry, errors.INVALID_TOPIC_EXCEPTION.code), ...none };
   }
   if (partition === undefined) {

@@ -7,7 +7,7 @@
  * ends with a flush and the clean-shutdown marker. Nothing else constructs these parts.
  */
 import { randomUuid, type Uuid } from '../base/uuid.ts';
-import { GroupCoordinator } from '../coordinator/group-coordinator.ts';
+import { GROUP_METADATA_TOPIC, GroupCoordinator } from '../coordinator/group-coordinator.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { EmbeddedController } from '../metadata/embedded-controller.ts';
 import type { MetadataImage } from '../metadata/image.ts';
@@ -148,7 +148,7 @@ function build(foundation: Foundation): Parts {
         metadata.image.topicsByName.get(name)?.partitions.has(partition) ?? false,
     },
     partitionCount: () =>
-      metadata.image.topicsByName.get('__consumer_offsets')?.partitions.size ??
+      metadata.image.topicsByName.get(GROUP_METADATA_TOPIC)?.partitions.size ??
       config.number('offsets.topic.num.partitions'),
   });
   const replicas = new ReplicaManager(runtime, {

@@ -45,8 +45,8 @@ function tryLock(lock: string): boolean {
 }
 
 /**
- * Returns `target`, after `build(temporaryPath)` has made it if it did not exist: `build` must leave
- * a file or directory at the path it is given.
+ * Returns `target`, after `build(temporaryPath)` has made it if it did not exist: `build` must
+ * leave a file or directory at the path it is given.
  */
 export async function buildOnce(
   target: string,

@@ -99,7 +99,7 @@ test('power loss keeps synced bytes and synced names, and no more', () => {
   assert.equal(Buffer.from(after.readFile('/d/a')!).toString(), 'synced');
 });
 
-test('a sync covers what was written before it began, and nothing when it is cut short', async () => {
+test('a sync covers what was written before it, and nothing when it is cut short', async () => {
   const { world, disk } = boot();
   const file = disk.open('/d/a', 'create');
   disk.syncDirectory('/d');
