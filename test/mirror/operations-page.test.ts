@@ -27,3 +27,14 @@ test('S1: the page explains every state', () => {
   const shown = rowsBelow('States').map(([, state]) => state);
   assert.deepEqual(shown.sort(), Object.keys(TRANSITIONS).sort());
 });
+
+test('M4: the page warns of what a stop cuts, who may have seen it, and what to set', () => {
+  const page = readFileSync(PAGE, 'utf8');
+  const topics = [
+    /\*\*Transactions are cut at a stop\.\*\*/,
+    /`isolation\.level=read_uncommitted` may have seen/,
+    /\*\*Exactly-once does not span clusters\.\*\*/,
+    /`auto\.offset\.reset`: use `latest`/,
+  ];
+  for (const topic of topics) assert.match(page, topic);
+});
