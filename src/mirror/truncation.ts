@@ -27,13 +27,19 @@ export type CutPartition = Pick<
   | 'topicId'
   | 'leaderEpoch'
   | 'truncateForMirror'
+  | 'restartForMirror'
   | 'isrReachedLogEnd'
   | 'isLeader'
   | 'watchers'
 > & {
   readonly log: Pick<
     Partition['log'],
-    'directory' | 'logStartOffset' | 'logEndOffset' | 'lastStableOffset' | 'read'
+    | 'directory'
+    | 'logStartOffset'
+    | 'logEndOffset'
+    | 'lastStableOffset'
+    | 'openTransactions'
+    | 'read'
   >;
 };
 
@@ -158,7 +164,25 @@ export async function cutToLastStable(context: CutContext, partition: CutPartiti
     if (after >= before) throw new MirrorFailure('STORAGE_BUSY', 'a cut did not shorten the log');
     cut = true;
   }
+  restartEmpty(context, partition);
   if (cut) await startNewEpoch(context, partition);
+}
+
+/**
+ * A log whose records are all below its start must not stop as it is: it may end below its start
+ * (F9), where writes would be unreadable, or know a transaction whose data the source deleted,
+ * which nobody would ever end (D5). It starts over at its start; no record is lost.
+ */
+function restartEmpty(context: CutContext, partition: CutPartition): void {
+  const { log } = partition;
+  const { logStartOffset, logEndOffset } = log;
+  const isWhole = logEndOffset === logStartOffset && log.openTransactions().length === 0;
+  if (logEndOffset > logStartOffset || isWhole) return;
+  const error = partition.restartForMirror(logStartOffset, logStartOffset, context.leaderEpoch);
+  if (error === errors.NONE.code) return;
+  if (error !== errors.KAFKA_STORAGE_ERROR.code)
+    throw new Superseded(`refused with error ${error}`);
+  throw new MirrorFailure('STORAGE_BUSY', 'the log cannot start over: its disk failed');
 }
 
 /** Waits until every ISR member has reported a log end no higher than ours (T6). */

@@ -113,6 +113,31 @@ test('D1 S3 repeated when nothing is left to cut, it does nothing', async (t) =>
   assert.deepEqual(elected, []);
 });
 
+test('D5 a transaction whose data the source deleted is forgotten with the stop', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  append(partition, mirrored(0, 3), inTransaction(3, -2n), mirrored(4, 2));
+  assert.equal(partition.followLogStart(6, 0), 0);
+  assert.deepEqual([partition.log.lastStableOffset, partition.log.logEndOffset], [6, 6]);
+  await cutToLastStable(context, partition);
+  assert.deepEqual(partition.log.openTransactions(), []);
+  assert.equal(partition.log.firstUnstableOffset, undefined);
+  const { logStartOffset, lastStableOffset, logEndOffset } = partition.log;
+  assert.deepEqual([logStartOffset, lastStableOffset, logEndOffset], [6, 6, 6]);
+  assert.deepEqual(elected, []);
+  append(partition, mirrored(6, 2));
+  assert.equal(partition.log.lastStableOffset, 8);
+});
+
+test('D4 F9 a log that ends below its start stops at its start', async (t) => {
+  const { partition, context } = await setup(t);
+  assert.equal(partition.followLogStart(12, 0), 0);
+  assert.equal(partition.restartForMirror(10, 12, 0), 0);
+  assert.deepEqual([partition.log.logStartOffset, partition.log.logEndOffset], [12, 10]);
+  await cutToLastStable(context, partition);
+  const { logStartOffset, lastStableOffset, logEndOffset } = partition.log;
+  assert.deepEqual([logStartOffset, lastStableOffset, logEndOffset], [12, 12, 12]);
+});
+
 test('T5 a cut inside a batch is made at its base offset, and a new epoch follows', async (t) => {
   const { partition, context, elected } = await setup(t);
   append(partition, mirrored(0, 5), mirrored(5, 5));
