@@ -31,11 +31,22 @@ export interface Attempt {
   readonly elapsedMs: number;
 }
 
+/** How to read. */
+export interface ReadOptions {
+  /** The most that one fetch asks for, of a partition; a larger batch comes nevertheless. */
+  readonly maxBytes?: number;
+}
+
 /** A client under test. */
 export interface ClientUnderTest {
   readonly name: string;
   /** False when it keeps header names but not the order of headers with different names. */
   readonly keepsHeaderOrder: boolean;
-  readAll(bootstrap: string, topic: string, isolation: Isolation): Promise<ClientRecord[]>;
+  readAll(
+    bootstrap: string,
+    topic: string,
+    isolation: Isolation,
+    options?: ReadOptions,
+  ): Promise<ClientRecord[]>;
   tryProduce(bootstrap: string, topic: string): Promise<Attempt>;
 }

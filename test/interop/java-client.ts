@@ -264,8 +264,9 @@ export class JavaClient {
     topic: string,
     isolation: Isolation,
     from: Readonly<Record<number, number>> = {},
+    config: Readonly<Record<string, string>> = {},
   ): Promise<ClientRecord[]> {
-    const parameters = { bootstrap, topic, isolation, from: { ...from }, config: {} };
+    const parameters = { bootstrap, topic, isolation, from: { ...from }, config };
     const { records } = await this.request<{ records: WireRecord[] }>('consume', parameters);
     return records.map(fromWire).sort((a, b) => a.partition - b.partition || a.offset - b.offset);
   }

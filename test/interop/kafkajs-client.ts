@@ -2,14 +2,14 @@
  * kafkajs as a client under test, with snappy, lz4 and zstd registered.
  *
  * It can only read through a consumer group, and never says that it reached an end: the end is five
- * answered fetches per broker, after the last record, that delivered nothing.
+ * answered fetches per broker, after the last batch, that brought nothing.
  */
 import { randomUUID } from 'node:crypto';
 import { zstdCompressSync, zstdDecompressSync } from 'node:zlib';
 import kafkajs from 'kafkajs';
 import { compressFrameSync, decompressFrameSync } from 'lz4-napi';
 import { compressSync, uncompressSync } from 'snappy';
-import type { Attempt, ClientRecord, ClientUnderTest } from './client.ts';
+import type { Attempt, ClientRecord, ClientUnderTest, ReadOptions } from './client.ts';
 import type { Isolation } from './raw-client.ts';
 
 const { CompressionCodecs, CompressionTypes, Kafka, logLevel } = kafkajs;
@@ -74,11 +74,13 @@ async function readAll(
   bootstrap: string,
   topic: string,
   isolation: Isolation,
+  { maxBytes }: ReadOptions = {},
 ): Promise<ClientRecord[]> {
   const consumer = client(bootstrap).consumer({
     groupId: `kafkajs-${randomUUID()}`,
     readUncommitted: isolation === 'read_uncommitted',
     maxWaitTimeInMs: 100,
+    ...(maxBytes === undefined ? {} : { maxBytesPerPartition: maxBytes }),
     retry: { retries: 3 },
   });
   const records: ClientRecord[] = [];
@@ -90,13 +92,16 @@ async function readAll(
     quiet.set(payload.nodeId, (quiet.get(payload.nodeId) ?? 0) + 1);
     if (Math.min(...quiet.values()) >= QUIET_FETCHES) ended.resolve();
   });
+  // Also for batches of which nothing is handed out: aborted data, control batches.
+  consumer.on(consumer.events.START_BATCH_PROCESS, () => {
+    for (const node of quiet.keys()) quiet.set(node, 0);
+  });
   try {
     await consumer.connect();
     await consumer.subscribe({ topic, fromBeginning: true });
     await consumer.run({
       autoCommit: false,
       eachBatch: async ({ batch }) => {
-        for (const node of quiet.keys()) quiet.set(node, 0);
         for (const message of batch.messages) {
           records.push({
             partition: batch.partition,

@@ -12,7 +12,6 @@ import type { JavaClient } from './java-client.ts';
 import { unavailable } from './kafka-jars.ts';
 import { kafkajsClient } from './kafkajs-client.ts';
 import { isInstalled, runOrThrow } from './processes.ts';
-import type { Isolation } from './raw-client.ts';
 
 const HERE = import.meta.dirname;
 const BUILD_TIMEOUT_MS = 200_000;
@@ -53,8 +52,10 @@ function programClient(name: string, command: string, args: readonly string[]): 
   return {
     name,
     keepsHeaderOrder: true,
-    readAll: async (bootstrap, topic, isolation) =>
-      parseRecords(await call('read', bootstrap, topic, isolation)),
+    readAll: async (bootstrap, topic, isolation, { maxBytes } = {}) => {
+      const limit = maxBytes === undefined ? [] : [String(maxBytes)];
+      return parseRecords(await call('read', bootstrap, topic, isolation, ...limit));
+    },
     tryProduce: async (bootstrap, topic) =>
       JSON.parse(await call('produce', bootstrap, topic)) as Attempt,
   };
@@ -94,8 +95,10 @@ function javaClient(java: JavaClient): ClientUnderTest {
   return {
     name: 'java',
     keepsHeaderOrder: true,
-    readAll: (bootstrap: string, topic: string, isolation: Isolation) =>
-      java.readAll(bootstrap, topic, isolation),
+    readAll: (bootstrap, topic, isolation, { maxBytes } = {}) => {
+      const limit = { 'max.partition.fetch.bytes': String(maxBytes) };
+      return java.readAll(bootstrap, topic, isolation, {}, maxBytes === undefined ? {} : limit);
+    },
     tryProduce: (bootstrap, topic) => java.tryProduce(bootstrap, topic),
   };
 }

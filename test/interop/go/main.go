@@ -1,7 +1,8 @@
 // Command interop reads a topic, or tries to produce to it, with franz-go.
 //
-//	interop read BOOTSTRAP TOPIC ISOLATION   one JSON array a record, in the order of arrival
-//	interop produce BOOTSTRAP TOPIC          one JSON object: what became of one record
+//	interop read BOOTSTRAP TOPIC ISOLATION [MAX_BYTES]
+//	                                 one JSON array a record, in the order of arrival
+//	interop produce BOOTSTRAP TOPIC  one JSON object: what became of one record
 package main
 
 import (
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -20,7 +22,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-const limit = 50 * time.Second
+const (
+	limit           = 50 * time.Second
+	defaultMaxBytes = 1 << 20
+)
 
 // header is a name and a value; encoding/json writes []byte as base64 and nil as null.
 type header [2]any
@@ -79,7 +84,7 @@ func partitionEnds(
 	return starts, ends, err
 }
 
-func read(bootstrap, topic, isolationName string) error {
+func read(bootstrap, topic, isolationName string, maxBytes int32) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	level, isolation := kgo.ReadUncommitted(), int8(0)
@@ -111,6 +116,7 @@ func read(bootstrap, topic, isolationName string) error {
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
 		kgo.FetchIsolationLevel(level),
 		kgo.FetchMaxWait(100*time.Millisecond),
+		kgo.FetchMaxPartitionBytes(maxBytes),
 		// Control records tell that the end was reached when it is a marker; not printed.
 		kgo.KeepControlRecords(),
 	)
@@ -207,11 +213,17 @@ func main() {
 	var err error
 	switch {
 	case len(os.Args) == 5 && os.Args[1] == "read":
-		err = read(os.Args[2], os.Args[3], os.Args[4])
+		err = read(os.Args[2], os.Args[3], os.Args[4], defaultMaxBytes)
+	case len(os.Args) == 6 && os.Args[1] == "read":
+		var maxBytes int
+		if maxBytes, err = strconv.Atoi(os.Args[5]); err == nil {
+			err = read(os.Args[2], os.Args[3], os.Args[4], int32(maxBytes))
+		}
 	case len(os.Args) == 4 && os.Args[1] == "produce":
 		err = produce(os.Args[2], os.Args[3])
 	default:
-		err = errors.New("usage: interop read BOOTSTRAP TOPIC ISOLATION | produce BOOTSTRAP TOPIC")
+		err = errors.New(
+			"usage: interop read BOOTSTRAP TOPIC ISOLATION [MAX_BYTES] | produce BOOTSTRAP TOPIC")
 	}
 	if err != nil {
 		fail(err)

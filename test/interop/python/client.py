@@ -1,7 +1,8 @@
 """Reads a topic, or tries to produce to it, with librdkafka (confluent-kafka).
 
-    client.py read BOOTSTRAP TOPIC ISOLATION   one JSON array a record, in the order of arrival
-    client.py produce BOOTSTRAP TOPIC          one JSON object: what became of one record
+    client.py read BOOTSTRAP TOPIC ISOLATION [MAX_BYTES]
+                                       one JSON array a record, in the order of arrival
+    client.py produce BOOTSTRAP TOPIC  one JSON object: what became of one record
 """
 
 import base64
@@ -25,8 +26,9 @@ def text(data):
     return None if data is None else base64.b64encode(data).decode()
 
 
-def read(bootstrap, topic, isolation):
+def read(bootstrap, topic, isolation, max_bytes="1048576"):
     consumer = Consumer({
+        "fetch.message.max.bytes": int(max_bytes),
         "bootstrap.servers": bootstrap,
         "group.id": "unused",
         "enable.auto.commit": False,
@@ -92,6 +94,6 @@ def produce(bootstrap, topic):
 
 if __name__ == "__main__":
     if sys.argv[1] == "read":
-        read(*sys.argv[2:5])
+        read(*sys.argv[2:6])
     else:
         produce(*sys.argv[2:4])
