@@ -8,6 +8,7 @@
  * from memory.
  */
 import type { Uuid } from '../base/uuid.ts';
+import { type ErrorCode, errors } from '../protocol/errors.ts';
 
 /** Why a partition takes no writes of its own (rules R1, R3). */
 export interface ReadOnlyReason {
@@ -27,10 +28,23 @@ export interface MirrorGate {
 /** The gate of a broker without mirrors. */
 export const openGate: MirrorGate = { readOnly: () => undefined };
 
-/** The message that goes with POLICY_VIOLATION to whoever tries to write (rule R3). */
-export function readOnlyMessage(reason: ReadOnlyReason): string {
-  return (
-    `ReadOnlyTopicException: topic ${reason.topic} is mirrored by mirror ${reason.mirror} ` +
-    `(state ${reason.state}) and takes no writes until it is removed from the mirror and STOPPED.`
-  );
+/** What a partition answers that is read-only. */
+export interface ReadOnlyRefusal {
+  readonly error: Exclude<ErrorCode, 0>;
+  readonly message: string;
+}
+
+/**
+ * The answer to whoever tries to write (rule R3): POLICY_VIOLATION, which clients take as final.
+ * While nobody knows the state yet, after a restart for example, the partition may prove writable:
+ * then LEADER_NOT_AVAILABLE, upon which clients try again.
+ */
+export function readOnlyRefusal({ topic, mirror, state }: ReadOnlyReason): ReadOnlyRefusal {
+  const known = state !== 'UNKNOWN';
+  return {
+    error: known ? errors.POLICY_VIOLATION.code : errors.LEADER_NOT_AVAILABLE.code,
+    message:
+      `ReadOnlyTopicException: topic ${topic} is mirrored by mirror ${mirror} ` +
+      `(state ${state}) and takes no writes until it is removed from the mirror and STOPPED.`,
+  };
 }

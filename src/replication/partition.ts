@@ -32,7 +32,7 @@ import {
 } from './fetch-types.ts';
 import { InSyncReplicas, type IsrContext, type LeaderPosition } from './in-sync-replicas.ts';
 import type { IsrOutcome } from './isr-updates.ts';
-import { type MirrorGate, readOnlyMessage } from './mirror-gate.ts';
+import { type MirrorGate, readOnlyRefusal } from './mirror-gate.ts';
 import { WatcherList } from './purgatory.ts';
 
 /** Whose records are to be appended; a marker is a transaction's end. */
@@ -243,8 +243,8 @@ export class Partition {
 
   /**
    * Appends as leader; offsets and the leader epoch are assigned in `records` in place. Errors:
-   * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, POLICY_VIOLATION (R3), NOT_ENOUGH_REPLICAS, and
-   * the log's. A marker that a read-only partition does not need is a success with offset −1 (R2).
+   * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, POLICY_VIOLATION or LEADER_NOT_AVAILABLE (R3),
+   * NOT_ENOUGH_REPLICAS, and the log's. A marker that a read-only partition does not need is a success with offset −1 (R2).
    */
   append(source: AppendSource, records: Uint8Array, requiredAcks: number): AppendResult {
     const notLeader = this.leaderError(-1);
@@ -252,7 +252,7 @@ export class Partition {
     const reason = this.#readOnly();
     if (reason !== undefined) {
       if (source !== 'marker') {
-        return { error: errors.POLICY_VIOLATION.code, message: readOnlyMessage(reason) };
+        return readOnlyRefusal(reason);
       }
       if (!this.#endsLocalTransaction(records)) {
         return { ...NOTHING_APPENDED, logStartOffset: this.log.logStartOffset };
@@ -425,9 +425,7 @@ export class Partition {
     const notLeader = this.leaderError(-1);
     if (notLeader !== 0) return { error: notLeader };
     const reason = this.#readOnly();
-    if (reason !== undefined) {
-      return { error: errors.POLICY_VIOLATION.code, message: readOnlyMessage(reason) };
-    }
+    if (reason !== undefined) return readOnlyRefusal(reason);
     if (this.log.config.cleanupPolicy === 'compact') {
       return { error: errors.POLICY_VIOLATION.code, message: 'cleanup.policy is compact' };
     }

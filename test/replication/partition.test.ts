@@ -50,7 +50,7 @@ async function followerFetch(
 test('R1 R3 a mirrored topic refuses client writes, whatever its state', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a');
-  for (const state of ['UNKNOWN', 'PREPARING', 'MIRRORING', 'PAUSED', 'STOPPING', 'FAILED']) {
+  for (const state of ['PREPARING', 'MIRRORING', 'PAUSED', 'STOPPING', 'FAILED']) {
     mirrorTopic(broker, 'a', state);
     const result = broker.partition('a').append('client', batch(), 1);
     assert.equal(result.error, errors.POLICY_VIOLATION.code);
@@ -62,6 +62,16 @@ test('R1 R3 a mirrored topic refuses client writes, whatever its state', async (
     const coordinator = broker.partition('a').append('coordinator', batch(), -1);
     assert.equal(coordinator.error, errors.POLICY_VIOLATION.code);
   }
+  assert.equal(broker.partition('a').log.logEndOffset, 0);
+});
+
+test('R1 R3 while its state is not known yet, a topic asks its writers to try again', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.createTopic('a');
+  mirrorTopic(broker, 'a', 'UNKNOWN');
+  const again = errors.LEADER_NOT_AVAILABLE.code;
+  assert.equal(broker.partition('a').append('client', batch(), 1).error, again);
+  assert.equal(broker.partition('a').deleteRecords(0).error, again);
   assert.equal(broker.partition('a').log.logEndOffset, 0);
 });
 
