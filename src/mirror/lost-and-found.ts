@@ -3,8 +3,9 @@
  *
  * `lost-and-found/<topic>-<topicId>-<partition>/<from>-<to>-<time>/<from>.log` in the log directory
  * holds the batches in Kafka's segment format, so Apache's tools read them. Called before every cut
- * of a mirrored log. The copy is durable when the promise resolves; a copy of the same range that
- * is there already is not made again, and one that a crash interrupted never counts.
+ * of a mirrored log. The copy is durable when the promise resolves; one that is there already is not
+ * made again if its bytes are the same (offsets are reused after a cut, so the range says nothing),
+ * and one that a crash interrupted never counts.
  */
 import type { Uuid } from '../base/uuid.ts';
 import { DiskError, type Runtime } from '../io/runtime.ts';
@@ -50,16 +51,69 @@ export async function keepTail(
   const parent = directoryOf(log.directory, topic, topicId, partition.partition);
   const range = `${from}-${to}-`;
   try {
-    const present = runtime.disk
-      .list(parent)
-      ?.find(({ name }) => name.startsWith(range) && !name.endsWith(UNFINISHED));
-    if (present !== undefined) return { directory: `${parent}/${present.name}`, from, to };
+    for (const { name } of runtime.disk.list(parent) ?? []) {
+      if (!name.startsWith(range) || name.endsWith(UNFINISHED)) continue;
+      const directory = `${parent}/${name}`;
+      if (await holdsTail(runtime, log, from, to, directory)) return { directory, from, to };
+    }
     const directory = `${parent}/${range}${runtime.clock.wallMs()}`;
     await copyTail(runtime, partition, from, to, directory);
     return { directory, from, to };
   } catch (error) {
     if (!(error instanceof DiskError)) throw error;
     throw new MirrorFailure('STORAGE_BUSY', `cannot keep the tail of the log: ${error.message}`);
+  }
+}
+
+function segmentName(from: number): string {
+  return `${String(from).padStart(20, '0')}.log`;
+}
+
+/** Reads [from, to) piece by piece, with where each goes in a file; false from `visit` ends it. */
+async function forEachPiece(
+  runtime: Pick<Runtime, 'clock'>,
+  log: CopiedPartition['log'],
+  from: number,
+  to: number,
+  visit: (pieces: readonly Uint8Array[], position: number) => boolean,
+): Promise<number> {
+  let position = 0;
+  for (let offset = from; offset < to; ) {
+    const read = log.read(offset, COPY_CHUNK_BYTES, 'logEnd', true);
+    if (read.error !== 0) {
+      throw new MirrorFailure('STORAGE_BUSY', `cannot read offset ${offset}: ${read.error}`);
+    }
+    if (read.bytes === 0 || !visit(read.records, position)) break;
+    position += read.bytes;
+    offset = nextOffset(read.records);
+    await new Promise<void>((resolve) => runtime.clock.defer(resolve));
+  }
+  return position;
+}
+
+/** Whether a finished copy has exactly the bytes of the tail. */
+async function holdsTail(
+  runtime: Pick<Runtime, 'disk' | 'clock'>,
+  log: CopiedPartition['log'],
+  from: number,
+  to: number,
+  directory: string,
+): Promise<boolean> {
+  const path = `${directory}/${segmentName(from)}`;
+  const size = runtime.disk.fileSize(path);
+  if (size === undefined) return false;
+  const file = runtime.disk.open(path, 'read');
+  try {
+    let same = true;
+    const length = await forEachPiece(runtime, log, from, to, (pieces, position) => {
+      const tail = Buffer.concat(pieces);
+      const copy = Buffer.alloc(tail.length);
+      same = file.read(copy, position) === tail.length && copy.equals(tail);
+      return same;
+    });
+    return same && length === size;
+  } finally {
+    file.close();
   }
 }
 
@@ -73,28 +127,24 @@ async function copyTail(
   const { disk } = runtime;
   const unfinished = `${directory}${UNFINISHED}`;
   disk.makeDirectory(unfinished);
-  const name = `${String(from).padStart(20, '0')}.log`;
-  const file = disk.open(`${unfinished}/${name}`, 'create');
+  const file = disk.open(`${unfinished}/${segmentName(from)}`, 'create');
   try {
-    let position = 0;
-    for (let offset = from; offset < to; ) {
-      const read = log.read(offset, COPY_CHUNK_BYTES, 'logEnd', true);
-      if (read.error !== 0) {
-        throw new MirrorFailure('STORAGE_BUSY', `cannot read offset ${offset}: ${read.error}`);
-      }
-      if (read.bytes === 0) break;
-      file.write(read.records, position);
-      position += read.bytes;
-      offset = nextOffset(read.records);
-      await new Promise<void>((resolve) => runtime.clock.defer(resolve));
-    }
-    file.truncate(position);
+    const length = await forEachPiece(runtime, log, from, to, (pieces, position) => {
+      file.write(pieces, position);
+      return true;
+    });
+    file.truncate(length);
     await file.sync();
   } finally {
     file.close();
   }
+  disk.syncDirectory(unfinished);
   disk.rename(unfinished, directory);
-  disk.syncDirectory(parentOf(directory));
+  // The directories above may be new, too.
+  const parent = parentOf(directory);
+  for (const path of [parent, parentOf(parent), parentOf(parentOf(parent))]) {
+    disk.syncDirectory(path);
+  }
 }
 
 /** The offset after the last batch of what was read. */

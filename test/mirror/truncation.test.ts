@@ -204,6 +204,25 @@ test('T4 what a cut drops is kept first, as a segment, once', async (t) => {
   assert.equal(new RecordBatch(kept).baseOffset, 5);
 });
 
+test('T4 other records at the offsets of an earlier cut are kept, too', async (t) => {
+  const { broker, partition, context } = await setup(t, { keepsTail: true });
+  const producer = { producerId: -7n, producerEpoch: 0, baseSequence: 0, partitionLeaderEpoch: 0 };
+  const [first, other] = [mirrored(5, 5), batch(5, { ...producer, baseOffset: 5 })];
+  append(partition, mirrored(0, 5), first);
+  await assert.rejects(cutTo(context, partition, 5), Superseded);
+  append(partition, other);
+  await broker.clock.advance(1);
+  await assert.rejects(cutTo(context, partition, 5), Superseded);
+  const files = keptFiles(broker).filter((file) => file.endsWith('.log'));
+  const kept = files.map((file) =>
+    readFileSync(path.join(broker.directory, 'lost-and-found', file)).toString('hex'),
+  );
+  assert.deepEqual(
+    kept,
+    [first, other].map((bytes) => Buffer.from(bytes).toString('hex')),
+  );
+});
+
 test('T4 when the tail cannot be kept nothing is cut', async (t) => {
   const { broker, partition, context } = await setup(t, { keepsTail: true });
   append(partition, mirrored(0, 5));
