@@ -76,6 +76,7 @@ export function stableEnd(batches: readonly SeenBatch[], logStart: number, logEn
         open.set(batch.producerId, Math.max(logStart, seen.baseOffset));
       }
     }
+    if (expected < end) open.clear();
     const first = Math.min(end, ...open.values());
     if (first === end) return end;
     end = first;
@@ -165,6 +166,7 @@ export class MirrorInvariants {
     for (const watched of this.#watched.filter((each) => each.topic === topic)) {
       const [here, there] = this.#logs(watched);
       assert(here !== undefined && there !== undefined, 'both brokers run');
+      if (this.#wouldDiscardAll(watched, here)) continue;
       assertIdentical(watched, readLog(here), readLog(there).filter(isBelow(here.logEndOffset)));
     }
   }
@@ -177,6 +179,7 @@ export class MirrorInvariants {
   #unsettled(watched: Watched, state: 'MIRRORING' | 'STOPPED'): string | undefined {
     const [here, there] = this.#logs(watched);
     if (here === undefined || there === undefined) return 'is not on both brokers';
+    if (state === 'MIRRORING' && this.#wouldDiscardAll(watched, here)) return undefined;
     if (nameOf(watched.row) !== state) return `is ${nameOf(watched.row)}`;
     if (state === 'STOPPED') return undefined;
     if (here.logEndOffset !== there.lastStableOffset) {
@@ -186,6 +189,17 @@ export class MirrorInvariants {
       return `starts at ${here.logStartOffset}, the source at ${there.logStartOffset} (F8)`;
     }
     return undefined;
+  }
+
+  /** T3: nothing of the log is known to be mirrored, so only an operator may have it dropped. */
+  #wouldDiscardAll({ row }: Watched, log: Log): boolean {
+    const failed = row !== undefined && nameOf(row) === 'FAILED';
+    return (
+      failed &&
+      row.cause === 'WOULD_DISCARD_ALL' &&
+      row.lastMirroredOffset <= 0 &&
+      log.logEndOffset > 0
+    );
   }
 
   /** O3. */
@@ -334,13 +348,14 @@ export class MirrorInvariants {
     watched.stopped = undefined;
     const lmo = row.lastMirroredOffset;
     const own = destination.batches.filter(isBelow(lmo));
-    const end = own.at(-1)?.nextOffset ?? lmo;
-    assert(end <= lmo, `D4: the LMO ${lmo} is inside a batch that ends at ${end}`);
+    const ownEnd = own.at(-1)?.nextOffset ?? lmo;
+    assert(ownEnd <= lmo, `D4: the LMO ${lmo} is inside a batch that ends at ${ownEnd}`);
     const first = destination.batches.find(({ baseOffset }) => baseOffset >= lmo);
     const localFirst = first === undefined ? log.logEndOffset === lmo : first.baseOffset === lmo;
     assert(localFirst, `D4: LMO ${lmo}, but the log goes on at ${first?.baseOffset}`);
     const atStop = [...own, ...watched.stopCut];
-    const expected = stableEnd(atStop, log.logStartOffset, atStop.at(-1)?.nextOffset ?? lmo);
+    const end = Math.max(lmo, atStop.at(-1)?.nextOffset ?? 0);
+    const expected = stableEnd(atStop, log.logStartOffset, end);
     assert(expected === lmo, `D1: cut to ${lmo}, where transactions ask for ${expected}`);
   }
 }

@@ -40,7 +40,7 @@ function settingsOf(random: SeededRandom): Map<string, string> {
     ['mirror.topic.num.partitions', pick(1, 3)],
     ['mirror.fetch.max.bytes', pick(300, 1_500, 20_000, 8_388_608)],
     ['mirror.fetch.response.max.bytes', pick(2_000, 33_554_432)],
-    ['log.segment.bytes', pick(8_000, 60_000, 1_073_741_824)],
+    ['log.segment.bytes', pick(20_000, 60_000, 1_073_741_824)],
     ['log.index.interval.bytes', pick(200, 4_096)],
   ]);
 }

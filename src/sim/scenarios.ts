@@ -59,7 +59,11 @@ async function endMirrored({ world, nemesis }: Stage, names: readonly string[]):
 async function checkLag(world: MirrorWorld, topic: string): Promise<void> {
   const isCurrent = async (): Promise<boolean> => {
     const partitions = await world.operator.describe(topic);
-    return partitions?.every(({ lag, state }) => lag === 0 && state === 'MIRRORING') === true;
+    return (
+      partitions?.every(({ lag, state, cause }) =>
+        state === 'MIRRORING' ? lag === 0 : cause === 'WOULD_DISCARD_ALL',
+      ) === true
+    );
   };
   const deadlineMs = world.simulator.nowMs + LIVENESS_MS;
   while (!(await world.play(isCurrent()))) {
