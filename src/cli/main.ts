@@ -8,6 +8,8 @@
 import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
+import { dumpLog } from './dump-log.ts';
+import { DECODED_TOPICS } from './dump-records.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -101,6 +103,22 @@ function addMirrorsCommands(program: Command): void {
     .action(describeMirrors);
 }
 
+function addDumpLogCommand(program: Command): void {
+  const dump = jsonOption(program.command('dump-log <paths...>'));
+  dump.setOptionValue('records', false);
+  dump.setOptionValue('deep', false);
+  dump
+    .description('show and check the files of a log directory, in use or not')
+    .option('--records', 'show the records of every batch')
+    .option('--deep', 'check every CRC, record, offset and index entry')
+    .addOption(
+      new Option('--as <topic>', 'read records as those of this internal topic').choices(
+        DECODED_TOPICS,
+      ),
+    )
+    .action(dumpLog);
+}
+
 function buildProgram(): Command {
   const program = new Command('twinlog')
     .description('A Kafka-compatible broker with native cluster mirroring.')
@@ -115,6 +133,7 @@ function buildProgram(): Command {
     .requiredOption('--source <host:port>', 'bootstrap servers of the source cluster')
     .action(mirror);
   addMirrorsCommands(program);
+  addDumpLogCommand(program);
   quickstartOptions(jsonOption(program.command('quickstart')))
     .description('see it work: two clusters, a generator and a mirror in one process')
     .option('--data <dir>', 'keep the data here instead of a temporary directory')

@@ -72,11 +72,23 @@ export function writeSnapshot(disk: Disk, path: string, entries: readonly Snapsh
 
 /** Reads a snapshot; undefined when it is absent, torn or of another version. */
 export function readSnapshot(disk: Disk, path: string): SnapshotEntry[] | undefined {
-  const bytes = Buffer.from(disk.readFile(path) ?? []);
-  if (bytes.length < HEADER_BYTES || bytes.readInt16BE(0) !== VERSION) return undefined;
+  const parsed = parseSnapshot(disk.readFile(path) ?? new Uint8Array(0));
+  return typeof parsed === 'string' ? undefined : parsed;
+}
+
+/** The producers in a snapshot's bytes, or what is wrong with them. */
+export function parseSnapshot(content: Uint8Array): SnapshotEntry[] | string {
+  const bytes = Buffer.from(content);
+  if (bytes.length < HEADER_BYTES) return `${bytes.length} bytes are too few for a snapshot`;
+  const version = bytes.readInt16BE(0);
+  if (version !== VERSION) return `snapshot version ${version} is not known`;
   const count = bytes.readInt32BE(6);
-  if (bytes.length !== HEADER_BYTES + count * ENTRY_BYTES) return undefined;
-  if (crc32c(bytes.subarray(6)) >>> 0 !== bytes.readUInt32BE(2)) return undefined;
+  if (bytes.length !== HEADER_BYTES + count * ENTRY_BYTES) {
+    return `${bytes.length} bytes cannot be ${count} producers`;
+  }
+  if (crc32c(bytes.subarray(6)) >>> 0 !== bytes.readUInt32BE(2)) {
+    return 'the CRC of the snapshot does not match its bytes';
+  }
   return Array.from({ length: count }, (_, index) => readEntry(bytes, index));
 }
 
