@@ -11,13 +11,18 @@
 import type { FileSlot, OpenFiles } from './open-files.ts';
 
 const FIRST_CAPACITY_ENTRIES = 32;
+const MAX_ENTRY_BYTES = 64;
+
+/** The memory of an index without entries, which is what an idle partition has. */
+const NO_ENTRIES = Buffer.alloc(0);
+/** One entry read from a file; good until the next is located. */
+const scratch = Buffer.alloc(MAX_ENTRY_BYTES);
 
 /** Entries of `entrySize` bytes in one file. */
 export class IndexFile {
   readonly entrySize: number;
   readonly #files: OpenFiles;
   readonly #slot: FileSlot;
-  readonly #scratch: Buffer;
   #maxEntries: number;
   #count: number;
   /** All entries, when in memory. */
@@ -27,17 +32,26 @@ export class IndexFile {
   /** The file holds something that no sync of ours has covered. */
   #unsynced: boolean;
   #exists: boolean;
+  /** Bytes behind the last whole entry, which do not belong there. */
+  #excess: number;
   /** Counts changes of the file, so that a sync covers only what it began after. */
   #changes = 0;
 
-  constructor(files: OpenFiles, path: string, entrySize: number, maxBytes: number) {
+  /** `isAbsent`: there is no such file, it need not be looked for. */
+  constructor(
+    files: OpenFiles,
+    path: string,
+    entrySize: number,
+    maxBytes: number,
+    isAbsent = false,
+  ) {
+    const size = isAbsent ? undefined : files.disk.fileSize(path);
     this.entrySize = entrySize;
     this.#files = files;
     this.#slot = files.slot(path);
-    this.#scratch = Buffer.alloc(entrySize);
     this.#maxEntries = Math.max(1, Math.floor(maxBytes / entrySize));
-    const size = files.disk.fileSize(path);
     this.#exists = size !== undefined;
+    this.#excess = (size ?? 0) % entrySize;
     this.#unsynced = this.#exists;
     this.#count = Math.floor((size ?? 0) / entrySize);
     this.#written = this.#count;
@@ -57,8 +71,7 @@ export class IndexFile {
 
   /** Whether the file is there and holds whole entries only. */
   isWhole(): boolean {
-    const size = this.#files.disk.fileSize(this.path);
-    return size !== undefined && size % this.entrySize === 0;
+    return this.#exists && this.#excess === 0;
   }
 
   setMaxBytes(maxBytes: number): void {
@@ -69,12 +82,14 @@ export class IndexFile {
   load(): void {
     if (this.#memory !== undefined) return;
     const length = this.#count * this.entrySize;
-    const memory = Buffer.alloc(length);
-    if (length > 0) {
-      const got = this.#files.use(this.#slot).read(memory.subarray(0, length), 0);
-      this.#count = Math.floor(got / this.entrySize);
-      this.#written = this.#count;
+    if (length === 0) {
+      this.#memory = NO_ENTRIES;
+      return;
     }
+    const memory = Buffer.alloc(length);
+    const got = this.#files.use(this.#slot).read(memory, 0);
+    this.#count = Math.floor(got / this.entrySize);
+    this.#written = this.#count;
     this.#memory = memory;
   }
 
@@ -88,13 +103,13 @@ export class IndexFile {
   locate(index: number): number {
     const start = index * this.entrySize;
     if (this.#memory !== undefined) return start;
-    this.#files.use(this.#slot).read(this.#scratch, start);
+    this.#files.use(this.#slot).read(scratch.subarray(0, this.entrySize), start);
     return 0;
   }
 
   /** Where `locate` points into. */
   get bytes(): Buffer {
-    return this.#memory ?? this.#scratch;
+    return this.#memory ?? scratch;
   }
 
   /** All entries as bytes. */
@@ -125,10 +140,15 @@ export class IndexFile {
   truncate(count: number): void {
     if (count >= this.#count) return;
     this.#count = count;
-    if (count >= this.#written) return;
-    this.#written = count;
+    if (count < this.#written) this.#cutFile(count);
+  }
+
+  #cutFile(count: number): void {
     this.#touch();
+    this.#written = count;
     this.#files.use(this.#slot).truncate(count * this.entrySize);
+    this.#excess = 0;
+    this.#exists = true;
   }
 
   /** Puts pending entries into the file; whether that made a file where none was. */
@@ -141,19 +161,20 @@ export class IndexFile {
     const pending = this.#memory.subarray(from, this.#count * this.entrySize);
     this.#files.use(this.#slot).write([pending], from);
     this.#written = this.#count;
+    this.#excess = 0;
     return isNew;
   }
 
   /** Makes sure that the file is there, with what is in memory and nothing else. */
   ensureFile(): void {
-    const size = this.#files.disk.fileSize(this.path);
-    const expected = this.#count * this.entrySize;
     this.write();
-    if (size === undefined || size > expected) {
-      this.#touch();
-      this.#files.use(this.#slot).truncate(expected);
-      this.#exists = true;
+    if (this.#exists) {
+      if (this.#excess > 0) this.#cutFile(this.#count);
+      return;
     }
+    this.#touch();
+    this.#files.make(this.#slot);
+    this.#exists = true;
   }
 
   /** Makes what is in the file durable, when it changed since it last was. */

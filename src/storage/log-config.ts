@@ -79,3 +79,9 @@ export function isCompacted(config: LogConfig): boolean {
 export function isDeleted(config: LogConfig): boolean {
   return config.cleanupPolicy !== 'compact';
 }
+
+/** Age at which a segment is rolled; its records must be in reach of compaction in time. */
+export function maxSegmentMs(config: LogConfig): number {
+  const { segmentMs, maxCompactionLagMs } = config;
+  return isCompacted(config) ? Math.min(segmentMs, maxCompactionLagMs) : segmentMs;
+}

@@ -10,7 +10,7 @@
  */
 import { BATCH_HEADER_BYTES } from '../protocol/record-batch.ts';
 import { BatchHeader } from './batch-header.ts';
-import type { LogConfig } from './log-config.ts';
+import { type LogConfig, maxSegmentMs } from './log-config.ts';
 import { OffsetIndex } from './offset-index.ts';
 import type { FileSlot, OpenFiles } from './open-files.ts';
 import { fromHalves, isAbove, numberFromHalves, TimeIndex } from './time-index.ts';
@@ -20,6 +20,12 @@ import { TransactionIndex } from './transaction-index.ts';
 export const MAX_OFFSET_SPAN = 0x7fff_ffff;
 /** Files of a deleted segment get this suffix before they are removed. */
 export const DELETED_FILE_SUFFIX = '.deleted';
+/** Digits of a base offset in file names. */
+const OFFSET_DIGITS = 20;
+/** Files of a segment that compaction writes, and that recovery throws away. */
+export const CLEANED_FILE_SUFFIX = '.cleaned';
+/** Files of a compacted segment that are about to take the place of others. */
+export const SWAP_FILE_SUFFIX = '.swap';
 /** Bytes read at a time when looking for a batch. */
 const SCAN_BYTES = 8 * 1024;
 
@@ -30,12 +36,18 @@ export interface BatchPosition {
   readonly baseOffset: number;
 }
 
+/** Says which file names a directory has. */
+export type PresentNames = Pick<ReadonlySet<string>, 'has'>;
+
+/** A directory that was just made. */
+export const NO_NAMES: PresentNames = new Set<string>();
+
 const scanBuffer = Buffer.alloc(SCAN_BYTES);
 const scanHeader = new BatchHeader();
 
 /** The path of a segment's files without suffix. */
 export function segmentPath(directory: string, baseOffset: number): string {
-  return `${directory}/${String(baseOffset).padStart(20, '0')}`;
+  return `${directory}/${String(baseOffset).padStart(OFFSET_DIGITS, '0')}`;
 }
 
 /** A segment of a log. */
@@ -60,24 +72,37 @@ export class LogSegment {
   #unsynced = true;
   #writes = 0;
 
-  /** Opens the files of a segment that may or may not exist yet. */
+  /**
+   * A segment whose files may or may not exist yet; none is opened. `present` names the files of
+   * the directory, so that absent ones are not asked for.
+   */
   constructor(
     files: OpenFiles,
     directory: string,
     baseOffset: number,
     config: LogConfig,
     nowMs: number,
+    present?: PresentNames,
+    suffix = '',
   ) {
     const path = segmentPath(directory, baseOffset);
-    const indexBytes = config.segmentIndexBytes;
+    const nameAt = path.length - OFFSET_DIGITS;
+    const file = (type: string): { path: string; isAbsent: boolean } => {
+      const name = `${path}.${type}${suffix}`;
+      return { path: name, isAbsent: present?.has(name.slice(nameAt)) === false };
+    };
+    const [log, index, timeIndex] = [file('log'), file('index'), file('timeindex')];
+    const transactionIndex = file('txnindex');
+    const maxBytes = config.segmentIndexBytes;
     this.baseOffset = baseOffset;
     this.#files = files;
-    this.#log = files.slot(`${path}.log`);
-    this.offsetIndex = new OffsetIndex(files, `${path}.index`, baseOffset, indexBytes);
-    this.timeIndex = new TimeIndex(files, `${path}.timeindex`, baseOffset, indexBytes);
-    this.transactionIndex = new TransactionIndex(files, `${path}.txnindex`);
+    this.#log = files.slot(log.path);
+    this.offsetIndex = new OffsetIndex(files, index.path, baseOffset, maxBytes, index.isAbsent);
+    this.timeIndex = new TimeIndex(files, timeIndex.path, baseOffset, maxBytes, timeIndex.isAbsent);
+    const { path: transactionPath, isAbsent } = transactionIndex;
+    this.transactionIndex = new TransactionIndex(files, transactionPath, isAbsent);
     this.#createdMs = nowMs;
-    this.#size = files.disk.fileSize(this.#log.path) ?? 0;
+    this.#size = log.isAbsent ? 0 : (files.disk.fileSize(log.path) ?? 0);
     this.#offsetOfMaxTimestamp = baseOffset;
   }
 
@@ -120,7 +145,8 @@ export class LogSegment {
 
   /** Creates the .log file and the indexes that every segment has. */
   create(): void {
-    this.#files.use(this.#log).truncate(0);
+    if (this.#size > 0) this.#files.use(this.#log).truncate(0);
+    else this.#files.make(this.#log);
     this.#size = 0;
     this.offsetIndex.file.ensureFile();
     this.timeIndex.file.ensureFile();
@@ -177,14 +203,14 @@ export class LogSegment {
       size > config.segmentBytes - byteCount ||
       this.offsetIndex.file.isFull ||
       this.timeIndex.file.isFull ||
-      rollAgeMs > config.segmentMs
+      rollAgeMs > maxSegmentMs(config)
     );
   }
 
   /** How old the segment is for a batch of the given timestamp, in ms. */
   rollAgeMs(timestampMs: number, nowMs: number): number {
     if (this.#size === 0) return 0;
-    const first = this.#firstTimestamp();
+    const first = this.firstTimestampMs;
     return first >= 0 && timestampMs >= 0 ? timestampMs - first : nowMs - this.#createdMs;
   }
 
@@ -306,6 +332,18 @@ export class LogSegment {
     return present.map((path) => path + DELETED_FILE_SUFFIX);
   }
 
+  /** Gives the files that are there another suffix, the .log file first. */
+  changeSuffix(from: string, to: string): void {
+    const { disk } = this.#files;
+    const renamed = (path: string): string => {
+      const name = path.slice(0, path.length - from.length) + to;
+      if (disk.fileSize(path) !== undefined) disk.rename(path, name);
+      return name;
+    };
+    this.#log.path = renamed(this.#log.path);
+    for (const file of this.#indexFiles()) file.renamed(renamed(file.path));
+  }
+
   /** Removes the files. */
   remove(): void {
     this.close();
@@ -343,7 +381,8 @@ export class LogSegment {
     this.#offsetOfMaxTimestamp = this.timeIndex.offsetAt(last);
   }
 
-  #firstTimestamp(): number {
+  /** Largest timestamp of the first batch in ms; −1: there is none. */
+  get firstTimestampMs(): number {
     if (this.#firstTimestampMs !== undefined) return this.#firstTimestampMs;
     const bytes = Buffer.alloc(BATCH_HEADER_BYTES);
     const header = new BatchHeader();

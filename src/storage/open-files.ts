@@ -2,9 +2,10 @@
  * A bounded set of open files, shared by all logs of a broker.
  *
  * Every log, index and transaction index file of a segment is a {@link FileSlot}; it is opened when
- * used and closed when `MAX_OPEN_FILES` others were used since. Closing loses nothing: written
- * bytes are in the page cache, and a later fsync through a new descriptor covers them. A file is
- * never closed while its `sync` runs: the number of its descriptor could be reused by another file.
+ * used, and at the limit the next one opened closes one that was not used lately (second chance: a
+ * search costs little whatever is open). Closing loses nothing: written bytes are in the page
+ * cache, and a later fsync through a new descriptor covers them. A file is never closed while its
+ * `sync` runs: the number of its descriptor could be reused by another file.
  */
 import type { Disk, DiskFile } from '../io/runtime.ts';
 
@@ -17,8 +18,8 @@ export interface FileSlot {
   file: DiskFile | undefined;
   /** Syncs in progress: the file stays open. */
   pins: number;
-  /** The order of last uses. */
-  lastUse: number;
+  /** Used since the search for a file to close came by. */
+  isRecent: boolean;
   closeWhenUnpinned: boolean;
 }
 
@@ -26,8 +27,8 @@ export interface FileSlot {
 export class OpenFiles {
   readonly disk: Disk;
   readonly #limit: number;
+  /** In the order in which they are looked at when one must go. */
   readonly #open = new Set<FileSlot>();
-  #uses = 0;
 
   constructor(disk: Disk, limit = MAX_OPEN_FILES) {
     this.disk = disk;
@@ -40,19 +41,24 @@ export class OpenFiles {
   }
 
   slot(path: string): FileSlot {
-    return { path, file: undefined, pins: 0, lastUse: 0, closeWhenUnpinned: false };
+    return { path, file: undefined, pins: 0, isRecent: false, closeWhenUnpinned: false };
   }
 
   /** The open file, made if absent. */
   use(slot: FileSlot): DiskFile {
-    slot.lastUse = ++this.#uses;
+    slot.isRecent = true;
     if (slot.file !== undefined) return slot.file;
-    if (this.#open.size >= this.#limit) this.#closeOldest();
+    if (this.#open.size >= this.#limit) this.#closeOne();
     const file = this.disk.open(slot.path, 'create');
     slot.file = file;
     slot.closeWhenUnpinned = false;
     this.#open.add(slot);
     return file;
+  }
+
+  /** Makes sure that the file exists, without keeping it open. */
+  make(slot: FileSlot): void {
+    if (slot.file === undefined) this.disk.open(slot.path, 'create').close();
   }
 
   /** Makes what was written to the file durable. */
@@ -81,12 +87,18 @@ export class OpenFiles {
     file.close();
   }
 
-  #closeOldest(): void {
-    let oldest: FileSlot | undefined;
+  /** Closes the first that nothing used or pins; those used since the last search move back. */
+  #closeOne(): void {
+    let looks = 2 * this.#open.size;
     for (const slot of this.#open) {
-      if (slot.pins > 0) continue;
-      if (oldest === undefined || slot.lastUse < oldest.lastUse) oldest = slot;
+      if (looks-- === 0) return;
+      if (slot.pins === 0 && !slot.isRecent) {
+        this.close(slot);
+        return;
+      }
+      slot.isRecent = false;
+      this.#open.delete(slot);
+      this.#open.add(slot);
     }
-    if (oldest !== undefined) this.close(oldest);
   }
 }

@@ -18,8 +18,14 @@ export class TimeIndex {
   readonly file: IndexFile;
   readonly baseOffset: number;
 
-  constructor(files: OpenFiles, path: string, baseOffset: number, maxBytes: number) {
-    this.file = new IndexFile(files, path, ENTRY_SIZE, maxBytes);
+  constructor(
+    files: OpenFiles,
+    path: string,
+    baseOffset: number,
+    maxBytes: number,
+    isAbsent = false,
+  ) {
+    this.file = new IndexFile(files, path, ENTRY_SIZE, maxBytes, isAbsent);
     this.baseOffset = baseOffset;
   }
 

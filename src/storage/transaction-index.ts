@@ -27,8 +27,8 @@ export interface AbortedTransaction {
 export class TransactionIndex {
   readonly file: IndexFile;
 
-  constructor(files: OpenFiles, path: string) {
-    this.file = new IndexFile(files, path, ENTRY_SIZE, Number.MAX_SAFE_INTEGER);
+  constructor(files: OpenFiles, path: string, isAbsent = false) {
+    this.file = new IndexFile(files, path, ENTRY_SIZE, Number.MAX_SAFE_INTEGER, isAbsent);
   }
 
   append(aborted: AbortedTransaction): void {
