@@ -4,7 +4,8 @@
  * Runs on the coordinator runtime, which appends what `decideWrite` returns and only then lets
  * `replay` change the rows. Invariants (rule S4):
  * - A row moves only along the table of `states.ts`, by one state epoch, and never under a leader
- *   epoch older than the one that wrote last.
+ *   epoch older than the one that wrote last, unless for a newer membership: the leader epoch of a
+ *   topic that was deleted and made again under its id starts again at 0, its membership is newer.
  * - An identical repeat of the last write is a success without a record.
  */
 import type { Uuid } from '../base/uuid.ts';
@@ -19,7 +20,7 @@ import {
   type RowKey,
   rowKeyText,
 } from './state-row.ts';
-import { isLegalMove } from './states.ts';
+import { isLegalMove, MirrorState } from './states.ts';
 
 /** A row to be written; its state epoch is one above that of the row it replaces. */
 export interface RowWrite {
@@ -40,7 +41,8 @@ function sameBytes(a: Uint8Array, b: Uint8Array): boolean {
 
 /** Checks one write against the row it would replace (rules S1, S4). */
 export function checkWrite(current: MirrorStateRow | undefined, next: MirrorStateRow): ErrorCode {
-  if (current !== undefined && next.leaderEpoch < current.leaderEpoch) {
+  const isOlderLeader = current !== undefined && next.leaderEpoch < current.leaderEpoch;
+  if (isOlderLeader && next.membershipOffset <= current.membershipOffset) {
     return errors.FENCED_LEADER_EPOCH.code;
   }
   if (next.stateEpoch !== (current?.stateEpoch ?? 0) + 1) return errors.FENCED_STATE_EPOCH.code;
@@ -51,6 +53,15 @@ export function checkWrite(current: MirrorStateRow | undefined, next: MirrorStat
 /** See the file header. */
 export class MirrorShard implements CoordinatorShard {
   readonly #rows = new Map<string, KeyedRow>();
+  readonly #whenLoaded: () => void;
+
+  constructor(whenLoaded: () => void = () => {}) {
+    this.#whenLoaded = whenLoaded;
+  }
+
+  onLoaded(): void {
+    this.#whenLoaded();
+  }
 
   /** The durable row, or undefined: a definite "no row". */
   row(key: RowKey): MirrorStateRow | undefined {
@@ -90,6 +101,30 @@ export class MirrorShard implements CoordinatorShard {
       return errors.NONE.code;
     });
     return { records, response };
+  }
+
+  /**
+   * Deletes a row that serves a membership older than the given, if its partition was not stopped:
+   * a membership is only ever renewed when all is STOPPED (A3), so its topic was deleted since.
+   */
+  decideDiscard(key: RowKey, membershipOffset: number): Decision<ErrorCode> {
+    const current = this.row(key);
+    const isFormer =
+      current !== undefined &&
+      current.membershipOffset < membershipOffset &&
+      current.state !== MirrorState.STOPPED;
+    const records = isFormer ? [{ key: encodeRowKey(key), value: null }] : [];
+    return { records, response: errors.NONE.code };
+  }
+
+  /** Deletes up to `limit` rows whose topic is gone (rule B2); answers how many. */
+  decideSweep(isGone: (keyed: KeyedRow) => boolean, limit: number): Decision<number> {
+    const records: CoordinatorRecord[] = [];
+    for (const keyed of this.#rows.values()) {
+      if (records.length >= limit) break;
+      if (isGone(keyed)) records.push({ key: encodeRowKey(keyed.key), value: null });
+    }
+    return { records, response: records.length };
   }
 
   replay(_offset: number, keyBytes: Uint8Array, value: Uint8Array | null): void {

@@ -5,6 +5,9 @@
  * implementation for rows whose owner is this broker. For others it answers NOT_COORDINATOR until
  * the routed form (a later issue) sends Read/WriteMirrorStates to the owner. Writes that come in
  * one go are written as one batch per shard (rule D6).
+ *
+ * Rows of deleted topics are tombstoned by whoever owns them (B2): at each deletion, whenever a
+ * shard is loaded and at each pass of the mirror manager, so a missed deletion is repaired.
  */
 import type { Uuid } from '../base/uuid.ts';
 import {
@@ -45,6 +48,8 @@ export interface MirrorStateStore {
   rowsOfPartition(topicId: Uuid, partition: number): Promise<RowsAnswer>;
   /** Resolves when the row is durable, or with the reason why it was refused. */
   write(key: RowKey, row: MirrorStateRow | null): Promise<ErrorCode>;
+  /** Deletes a row that was not stopped and serves a membership older than the given (S7). */
+  discard(key: RowKey, membershipOffset: number): Promise<ErrorCode>;
 }
 
 interface QueuedWrite extends RowWrite {
@@ -70,7 +75,9 @@ export class MirrorCoordinator implements MirrorStateStore {
     this.#shards = new CoordinatorRuntime(runtime, {
       topic: MIRROR_STATE_TOPIC,
       log: options.log,
-      newShard: () => new MirrorShard(),
+      // Deferred: the runtime counts the shard as loaded only after this.
+      newShard: (partition) =>
+        new MirrorShard(() => runtime.clock.defer(() => void this.#sweep(partition))),
     });
   }
 
@@ -121,6 +128,36 @@ export class MirrorCoordinator implements MirrorStateStore {
       queue.push({ key, row, resolve });
       this.#queued.set(owner, queue);
     });
+  }
+
+  async discard(key: RowKey, membershipOffset: number): Promise<ErrorCode> {
+    const owner = this.ownerOf(rowKeyText(key));
+    if (owner === undefined) return errors.COORDINATOR_NOT_AVAILABLE.code;
+    const answer = await this.#shards.write(owner, (shard) =>
+      shard.decideDiscard(key, membershipOffset),
+    );
+    return isCoordinatorError(answer) ? answer.error : answer;
+  }
+
+  /** Tombstones the rows here whose topic is gone (B2); what fails is left to the next sweep. */
+  sweep(): void {
+    for (const partition of this.#shards.activePartitions()) void this.#sweep(partition);
+  }
+
+  async #sweep(partition: number): Promise<void> {
+    const isGone = ({ key, row }: KeyedRow): boolean => {
+      const image = this.#image();
+      // A row of a membership that this image does not hold yet is of a topic made later.
+      return !image.topicsById.has(key.topicId) && row.membershipOffset <= image.offset;
+    };
+    for (;;) {
+      const deleted = await this.#shards.write(partition, (shard) =>
+        shard.decideSweep(isGone, MAX_ROWS_PER_WRITE),
+      );
+      if (isCoordinatorError(deleted) || deleted === 0) return;
+      const fields = { partition, rows: deleted };
+      this.#runtime.logger.info('mirror states of deleted topics removed', fields);
+    }
   }
 
   #flush(): void {

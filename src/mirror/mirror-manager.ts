@@ -136,6 +136,7 @@ export class MirrorManager implements MetadataPublisher, LeadershipListener {
         if (topics.has(partition.topic)) this.#reconcile(partition);
       }
     }
+    if (delta.deletedTopics.length > 0) this.#options.coordinator.sweep();
     this.#timer ??= this.#schedule();
   }
 
@@ -161,6 +162,7 @@ export class MirrorManager implements MetadataPublisher, LeadershipListener {
   #schedule(): Timer {
     return this.#runtime.clock.setTimer(this.#options.limits.metadataRefreshIntervalMs, () => {
       for (const partition of this.#led.values()) this.#reconcile(partition);
+      this.#options.coordinator.sweep();
       this.#timer = this.#schedule();
     });
   }

@@ -8,13 +8,13 @@
  * - What acts in a state is void once the state or the leadership has moved on (`#action`).
  * - With no event waiting, the membership is compared with the state: a missed notice is repaired
  *   by the next one (T1).
- * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4).
+ * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4). Neither is
+ *   silent: while the row is out of reach the state is UNKNOWN and the reason is shown.
  */
 import { ZERO_UUID } from '../base/uuid.ts';
 import { DiskError, type Runtime, type Timer } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MirrorMembership } from '../metadata/image.ts';
-import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import type { Partition } from '../replication/partition.ts';
 import { type MirrorCause, MirrorFailure } from './causes.ts';
@@ -26,9 +26,11 @@ import {
   checkTopicId,
   compareBelow,
   findDivergence,
+  type SourceRange,
   sourceRange,
   truncationOffset,
 } from './prepare.ts';
+import { RowAccess } from './row-access.ts';
 import type { MirrorBrokerSettings, MirrorSettings } from './settings.ts';
 import type { SourceCluster, SourceLeader } from './source-cluster.ts';
 import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
@@ -50,8 +52,6 @@ import {
 
 /** Backoff of FAILED partitions (S5). */
 export const FAILED_BACKOFF: BackoffPolicy = { initialMs: 1_000, maxMs: 300_000 };
-/** Backoff of reads and writes of the row. */
-export const STORE_BACKOFF: BackoffPolicy = { initialMs: 50, maxMs: 5_000 };
 /** Pause before a question about the source's range is asked again. */
 const RANGE_RETRY_MS = 1_000;
 /** Events that may wait; there are never more than a few, as each action posts one. */
@@ -91,17 +91,13 @@ interface QueuedEvent {
   readonly done: (durable: boolean) => void;
 }
 
-const FENCED: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
-  errors.FENCED_LEADER_EPOCH.code,
-  errors.FENCED_STATE_EPOCH.code,
-]);
-
 /** See the file header. */
 export class PartitionDriver {
   readonly partition: Partition;
   readonly leaderEpoch: number;
   readonly key: RowKey;
   readonly #context: DriverContext;
+  readonly #rows: RowAccess;
   #membership: MirrorMembership;
   #row: MirrorStateRow | undefined;
   #loaded = false;
@@ -114,7 +110,6 @@ export class PartitionDriver {
   #fetchSource: SourceCluster | undefined;
   #retryTimer: Timer | undefined;
   #nextRetryMs = -1;
-  #storeAttempts = 0;
 
   constructor(context: DriverContext, partition: Partition, membership: MirrorMembership) {
     this.#context = context;
@@ -123,6 +118,7 @@ export class PartitionDriver {
     this.#membership = membership;
     const { topicId, topicPartition } = partition;
     this.key = { mirror: membership.mirror, topicId, partition: topicPartition.partition };
+    this.#rows = new RowAccess(context.runtime, context.store, this.key);
   }
 
   start(): void {
@@ -132,6 +128,7 @@ export class PartitionDriver {
   /** Drops all that is in memory (S6): leadership or membership is gone. */
   close(): void {
     this.#closed = true;
+    this.#rows.close();
     this.#haltFetch();
     for (const { done } of this.#queue) done(false);
     this.#queue = [];
@@ -151,8 +148,9 @@ export class PartitionDriver {
   }
 
   status(): DriverStatus {
-    const row = this.#row;
-    const trouble = this.#fetch?.trouble;
+    // While the row is out of reach nothing is known of it (S2).
+    const row = this.#loaded ? this.#row : undefined;
+    const trouble = this.#rows.trouble ?? this.#fetch?.trouble;
     const state = row === undefined ? 'UNKNOWN' : stateName(row.state);
     return {
       state,
@@ -168,39 +166,51 @@ export class PartitionDriver {
   // --- the row ----------------------------------------------------------------------------------
 
   async #load(): Promise<void> {
-    const answer = await this.#context.store.read(this.key);
-    if (this.#closed) return;
-    if (!('row' in answer)) {
-      this.#later(() => this.#load());
+    const answer = await this.#rows.read();
+    if (answer === undefined) return;
+    let { row } = answer;
+    if (row !== undefined && row.membershipOffset > this.#membership.offset) {
+      // Whoever wrote it knows more of the metadata than we do, or our topic's life is over.
+      this.#again(`the row serves membership ${row.membershipOffset}, unknown here so far`);
       return;
     }
-    this.#row = answer.row;
+    if (row !== undefined && this.#isOfFormerLife(row)) {
+      const outcome = await this.#rows.discard(this.#membership.offset);
+      if (outcome === 'void') return;
+      row = undefined;
+    }
+    this.#row = row;
     this.#loaded = true;
-    if (answer.row === undefined) {
+    // A newer membership takes a STOPPED row over by its own event, whatever the leader epoch.
+    if (row === undefined || this.#needsPrepare()) {
       void this.#work();
       return;
     }
-    this.#show(answer.row);
-    void this.#post({ type: 'claim', membershipOffset: answer.row.membershipOffset });
+    this.#show(row);
+    const { removed, offset } = this.#membership;
+    const membershipOffset = removed ? offset : row.membershipOffset;
+    void this.#post({ type: 'claim', membershipOffset });
   }
 
-  /** Somebody else moved the row: forgets what we know and reads it again. */
-  #reload(): void {
+  /**
+   * Membership is renewed only when everything is STOPPED (A3): a row in any other state under an
+   * older one was left by a topic that was deleted and made again under the same id (B2).
+   */
+  #isOfFormerLife(row: MirrorStateRow): boolean {
+    const { removed, offset } = this.#membership;
+    return !removed && row.membershipOffset < offset && stateName(row.state) !== 'STOPPED';
+  }
+
+  /** Forgets what we know of the row and reads it again after a pause; `why` is shown. */
+  #again(why: string): void {
     this.#haltFetch();
     this.#loaded = false;
     this.#context.states.clear(this.key.topicId, this.key.partition);
     const waiting = this.#queue;
     this.#queue = [];
     for (const { done } of waiting) done(false);
-    this.#later(() => this.#load());
-  }
-
-  #later(action: () => void): void {
-    this.#storeAttempts++;
-    const { clock, random } = this.#context.runtime;
-    const delayMs = backoffMs(STORE_BACKOFF, this.#storeAttempts, random);
-    clock.setTimer(delayMs, () => {
-      if (!this.#closed) action();
+    void this.#rows.pause(why).then(() => {
+      if (!this.#closed) void this.#load();
     });
   }
 
@@ -268,7 +278,6 @@ export class PartitionDriver {
     if (!(await this.#write(decided.row))) return false;
     const before = this.#row?.state;
     this.#row = decided.row;
-    this.#storeAttempts = 0;
     this.#show(decided.row);
     if (before !== decided.row.state) this.#log(decided.row, event.type);
     for (const effect of decided.effects) this.#perform(effect);
@@ -283,25 +292,18 @@ export class PartitionDriver {
     this.#context.runtime.logger.info(text, { ...fields, ...why });
   }
 
-  /** True: durable. A refusal that waiting cures is retried for as long as the driver lives. */
+  /** True: durable. */
   async #write(row: MirrorStateRow): Promise<boolean> {
-    const { clock, random } = this.#context.runtime;
-    for (let attempt = 1; ; attempt++) {
-      const error = await this.#context.store.write(this.key, row);
-      if (this.#closed) return false;
-      if (error === errors.NONE.code) return true;
-      if (FENCED.has(error)) {
-        this.#reload();
-        return false;
-      }
-      if (error === errors.INVALID_REQUEST.code) {
-        this.#context.onIllegal(`the coordinator refused a move to ${stateName(row.state)}`);
-        return false;
-      }
-      const delayMs = backoffMs(STORE_BACKOFF, attempt, random);
-      await new Promise<void>((resolve) => clock.setTimer(delayMs, resolve));
-      if (this.#closed) return false;
+    const outcome = await this.#rows.write(row);
+    if (outcome === 'refused') {
+      this.#context.onIllegal(`the coordinator refused a move to ${stateName(row.state)}`);
     }
+    if (outcome === 'fenced') {
+      const known =
+        this.#row === undefined ? 'no row' : `a row of leader epoch ${this.#row.leaderEpoch}`;
+      this.#again(`somebody else holds the row: ${known}, leader epoch ${this.leaderEpoch} here`);
+    }
+    return outcome === 'durable';
   }
 
   // --- effects ----------------------------------------------------------------------------------
@@ -515,19 +517,11 @@ export class PartitionDriver {
       // The identity first: another topic of that name has its own offsets (F12).
       const topic = await source.topic(partition.topic);
       if (topic.id !== fetch.sourceTopicId) return;
-      const { earliest, latest } = await sourceRange(source, partition);
+      const range = await sourceRange(source, partition);
       if (!isCurrent()) return;
       const end = partition.log.logEndOffset;
-      if (end < earliest) {
-        this.#context.runtime.logger.warn('mirror gap: deleted at the source', {
-          topic: partition.topic,
-          partition: this.key.partition,
-          firstOffset: end,
-          lastOffset: earliest - 1,
-        });
-        partition.followLogStart(earliest, this.leaderEpoch);
-        source.resume(fetch);
-      } else if (end > latest) {
+      if (end < range.earliest) await this.#skipGap(fetch, range);
+      else if (end > range.latest) {
         const leader = await source.leader(partition.topic, this.key.partition);
         if (isCurrent() && (await this.#verify(fetch, leader))) resumeLater();
       } else resumeLater();
@@ -536,6 +530,19 @@ export class PartitionDriver {
       const failed = fetch.troubled(error.mirrorCause, error.message, RANGE_RETRY_MS);
       if (!failed) resumeLater();
     }
+  }
+
+  /** F9: the source has deleted what lies between. Its epochs from there on are recorded first. */
+  async #skipGap(fetch: PartitionFetch, { earliest, earliestEpoch }: SourceRange): Promise<void> {
+    const { topicPartition, log } = this.partition;
+    const fields = { firstOffset: log.logEndOffset, lastOffset: earliest - 1 };
+    const { logger } = this.#context.runtime;
+    logger.warn('mirror gap: deleted at the source', { ...topicPartition, ...fields });
+    const sourceEpochs = earliestEpoch < 0 ? [] : [{ epoch: earliestEpoch, startOffset: earliest }];
+    if (!(await this.#post({ type: 'learn', sourceEpochs })) || this.#fetch !== fetch) return;
+    this.partition.followLogStart(earliest, this.leaderEpoch);
+    fetch.learned(earliestEpoch);
+    this.#fetchSource?.resume(fetch);
   }
 
   #startInside(baseOffset: number): void {
@@ -558,7 +565,8 @@ export class PartitionDriver {
     const { logEndOffset, logStartOffset } = this.partition.log;
     const policy = this.#context.mirror(this.key.mirror)?.settings.divergencePolicy ?? 'fail';
     const common = found.kind === 'diverged' ? found.commonOffset : -1;
-    if (policy === 'fail' || common <= logStartOffset) {
+    const isEmpty = logEndOffset === logStartOffset;
+    if (policy === 'fail' || common < 0 || (common <= logStartOffset && !isEmpty)) {
       const where = common < 0 ? 'no epoch in common' : `common up to ${common}`;
       const message = `the source lost records: local log end ${logEndOffset}, ${where}`;
       this.#fail('SOURCE_DIVERGED', message, fetch.progressed);

@@ -3,8 +3,8 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { ZERO_UUID } from '../../src/base/uuid.ts';
-import { emptyImage } from '../../src/metadata/image.ts';
+import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
+import { emptyImage, type MetadataImage, metadataImage } from '../../src/metadata/image.ts';
 import { MirrorShard } from '../../src/mirror/coordinator-shard.ts';
 import type { RowAnswer } from '../../src/mirror/mirror-coordinator.ts';
 import { type MirrorStateRow, rowKeyText } from '../../src/mirror/state-row.ts';
@@ -47,6 +47,34 @@ test('S4 a stale leader epoch is refused and changes nothing', () => {
   const stale = row('MIRRORING', { leaderEpoch: 4, stateEpoch: 2 });
   assert.equal(write(shard, stale), errors.FENCED_LEADER_EPOCH.code);
   assert.deepEqual(shard.row(KEY), claimed);
+});
+
+test('S4 S7 a newer membership comes before the leader epoch', () => {
+  const shard = new MirrorShard();
+  write(shard, row('PREPARING', { leaderEpoch: 5, membershipOffset: 3 }));
+  const stale = row('STOPPING', { leaderEpoch: 0, membershipOffset: 3, stateEpoch: 2 });
+  assert.equal(write(shard, stale), errors.FENCED_LEADER_EPOCH.code);
+  const newer = { ...stale, membershipOffset: 4 };
+  assert.equal(write(shard, newer), 0);
+  assert.deepEqual(shard.row(KEY), newer);
+});
+
+test('B2 only a row of a former life is discarded', () => {
+  const shard = new MirrorShard();
+  const discard = (membershipOffset: number): number => {
+    const { records } = shard.decideDiscard(KEY, membershipOffset);
+    for (const record of records) shard.replay(0, record.key, record.value);
+    return records.length;
+  };
+  assert.equal(discard(9), 0);
+  write(shard, row('PREPARING', { membershipOffset: 3 }));
+  assert.equal(discard(3), 0);
+  assert.equal(discard(4), 1);
+  assert.equal(shard.row(KEY), undefined);
+  write(shard, row('PREPARING', { membershipOffset: 3 }));
+  write(shard, row('STOPPING', { membershipOffset: 3, stateEpoch: 2 }));
+  write(shard, row('STOPPED', { membershipOffset: 3, stateEpoch: 3 }));
+  assert.equal(discard(4), 0);
 });
 
 test('S4 an identical repeat of the last write is a success without a record', () => {
@@ -180,4 +208,54 @@ test('B2 rows of a partition are found under every mirror of the cluster', async
   );
   const none = await test.coordinator.rowsOfPartition(ZERO_UUID, 0);
   assert.deepEqual(none, { error: 0, rows: [] });
+});
+
+/** The image as of `offset`, holding the given topic ids. */
+function imageOf(offset: number, ids: readonly Uuid[], partitions = 3): MetadataImage {
+  const base = imageWith(['m'], partitions);
+  const topicsById = new Map(ids.map((id) => [id, { id, name: id, partitions: new Map() }]));
+  return metadataImage({ ...base, offset, topicsById });
+}
+
+test('B2 rows of a deleted topic are tombstoned by their owner, others are kept', async () => {
+  const runtime = fakeRuntime(new ManualClock());
+  const other = { ...KEY, topicId: topicId(2) };
+  const test = new TestCoordinator(runtime, imageOf(5, [KEY.topicId, other.topicId], 1));
+  test.lead();
+  await settle();
+  for (let partition = 0; partition < 250; partition++) {
+    await test.coordinator.write({ ...KEY, partition }, row('PREPARING', { partition }));
+  }
+  await test.coordinator.write(other, row('PREPARING'));
+  const late = { ...KEY, topicId: topicId(3) };
+  await test.coordinator.write(late, row('PREPARING', { membershipOffset: 8 }));
+  test.image = imageOf(7, [other.topicId], 1);
+  test.coordinator.sweep();
+  await settle();
+  assert.equal(rowOf(await test.coordinator.read(KEY)), undefined);
+  assert.equal(rowOf(await test.coordinator.read({ ...KEY, partition: 249 })), undefined);
+  assert.ok(rowOf(await test.coordinator.read(other)));
+  // Its membership is newer than this image: the topic is made, we have not heard of it yet.
+  assert.ok(rowOf(await test.coordinator.read(late)));
+  const tombstones = test.log.records(0).filter(({ value }) => value === null);
+  assert.equal(tombstones.length, 250);
+});
+
+test('B2 a deletion that was missed, or could not be written, is repaired later', async () => {
+  const runtime = fakeRuntime(new ManualClock());
+  const first = new TestCoordinator(runtime, imageOf(5, [KEY.topicId], 1));
+  first.lead();
+  await settle();
+  await first.coordinator.write(KEY, row('PREPARING'));
+  first.image = imageOf(7, [], 1);
+  first.log.failNextAppend = errors.NOT_ENOUGH_REPLICAS.code;
+  first.coordinator.sweep();
+  await settle();
+  assert.ok(rowOf(await first.coordinator.read(KEY)));
+  // The next leader heals it when it has loaded.
+  const second = new TestCoordinator(runtime, first.image);
+  second.log.partitions.set(0, first.log.records(0));
+  second.lead(1);
+  await settle();
+  assert.equal(rowOf(await second.coordinator.read(KEY)), undefined);
 });

@@ -388,3 +388,74 @@ test('F10 after records were lost at the source the log is cut to what is common
   assert.deepEqual((await s.row())?.sourceEpochs, [{ epoch: 1, startOffset: 0 }]);
   assert.deepEqual(s.elected, [0]);
 });
+
+test('B2 S7 a topic made again is mirrored although a row of its former life is left', async (t) => {
+  for (const state of ['STOPPED', 'MIRRORING', 'PREPARING', 'STOPPING', 'FAILED'] as const) {
+    const s = await stage(t);
+    // Broker restarts had raised the leader epoch to 5; the new life begins at 0 again.
+    const old = { leaderEpoch: 5, membershipOffset: 4, lastMirroredOffset: 70 };
+    await s.recorded(state, { ...old, reachedMirroring: true, sourceClusterId: 'source' });
+    const driver = s.drive(MEMBER);
+    await s.broker.clock.advance(1_000);
+    assert.equal(s.gate(), 'MIRRORING', state);
+    const found = await s.row();
+    assert.deepEqual([found?.leaderEpoch, found?.membershipOffset], [0, 10], state);
+    assert.equal(s.deliver(mirrored(0, 3, 1)), 'pause', state);
+    await settle();
+    assert.equal(s.deliver(mirrored(0, 3, 1)), 'continue', state);
+    driver.membershipIs(REMOVED);
+    await settle();
+    assert.equal((await s.row())?.lastMirroredOffset, 3, state);
+  }
+});
+
+test('B2 S7 a topic made again and removed at once stops over a row of its former life', async (t) => {
+  for (const state of ['MIRRORING', 'STOPPING', 'STOPPED'] as const) {
+    const s = await stage(t);
+    await s.recorded(state, { leaderEpoch: 5, membershipOffset: 4, reachedMirroring: true });
+    s.drive(REMOVED);
+    await s.broker.clock.advance(1_000);
+    assert.equal(s.gate(), 'STOPPED', state);
+    const found = await s.row();
+    assert.deepEqual([found?.leaderEpoch, found?.membershipOffset], [0, 20], state);
+  }
+});
+
+test('S4 S5 a driver that is fenced for good says so instead of looking STOPPED', async (t) => {
+  const s = await stage(t);
+  // The same membership under a newer leader epoch: another leader is at work.
+  await s.recorded('STOPPED', { leaderEpoch: 5, lastMirroredOffset: 3 });
+  const driver = s.drive(MEMBER);
+  await s.broker.clock.advance(30_000);
+  const { state, cause, message } = driver.status();
+  assert.deepEqual([state, cause], ['UNKNOWN', 'DESTINATION_BUSY']);
+  assert.match(message, /leader epoch 5.*leader epoch 0/);
+  assert.equal(s.gate(), 'UNKNOWN');
+});
+
+test('S4 a leadership of a former life claims no row of a newer one', async (t) => {
+  const s = await stage(t);
+  await s.recorded('MIRRORING', { leaderEpoch: 0, membershipOffset: 30, reachedMirroring: true });
+  const before = await s.row();
+  const driver = s.drive(MEMBER);
+  await s.broker.clock.advance(1_000);
+  assert.deepEqual(await s.row(), before);
+  assert.match(driver.status().message, /membership 30/);
+  driver.membershipIs({ ...MEMBER, offset: 30 });
+  await s.broker.clock.advance(10_000);
+  assert.equal(s.gate(), 'MIRRORING');
+});
+
+test('S5 a row that cannot be read is shown as the reason', async (t) => {
+  const s = await stage(t);
+  s.rows.coordinator.close();
+  const driver = s.drive(MEMBER);
+  await s.broker.clock.advance(1_000);
+  const { state, cause, message } = driver.status();
+  assert.deepEqual([state, cause], ['UNKNOWN', 'DESTINATION_BUSY']);
+  assert.match(message, /NOT_COORDINATOR/);
+  s.rows.lead(1);
+  await s.broker.clock.advance(10_000);
+  assert.equal(s.gate(), 'MIRRORING');
+  assert.equal(driver.status().cause, '');
+});

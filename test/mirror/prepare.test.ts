@@ -33,6 +33,7 @@ function store(...rows: MirrorStateRow[]): MirrorStateStore {
     read: async () => ({ error: 0, row: undefined }),
     rowsOfPartition: async () => ({ error: 0, rows: keyed }),
     write: async () => 0,
+    discard: async () => 0,
   };
 }
 
