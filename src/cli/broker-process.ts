@@ -75,7 +75,8 @@ function isLoopback(host: string): boolean {
 
 /** The broker can keep no promise any more: what is not durable yet was never acknowledged. */
 function endProcess(error: Error): never {
-  process.stderr.write(`twinlog: the broker stops: ${error.message}\n`);
+  const why = error.cause instanceof Error ? `: ${error.cause.message}` : '';
+  process.stderr.write(`twinlog: the broker stops: ${error.message}${why}\n`);
   process.exit(1);
 }
 
