@@ -9,6 +9,7 @@ import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import { errors } from '../protocol/errors.ts';
 import { LastMirroredOffsetsRequest } from '../protocol/messages/12793-last-mirrored-offsets.ts';
 import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
+import type { EndpointOffset } from '../replication/leader-endpoint.ts';
 import type { Partition } from '../replication/partition.ts';
 import { MirrorFailure } from './causes.ts';
 import type { MirrorStateStore } from './mirror-coordinator.ts';
@@ -186,8 +187,9 @@ export async function findDivergence(
   partition: ComparedPartition,
   epochs: readonly SourceEpoch[],
 ): Promise<Divergence> {
-  const { logEndOffset, logStartOffset } = partition.log;
-  if (epochs.length === 0 || logEndOffset === logStartOffset) return { kind: 'same' };
+  // An empty log has a past, too: what its readers had, which the source may have lost.
+  const { logEndOffset } = partition.log;
+  if (epochs.length === 0) return { kind: 'same' };
   let index = epochs.length - 1;
   while (index >= 0) {
     const asked = epochs[index] as SourceEpoch;
@@ -216,22 +218,30 @@ export async function findDivergence(
   return { kind: 'unknown' };
 }
 
+/** A source's log: its start with the epoch of the batch there (−1 for none), and its end. */
+export interface SourceRange {
+  readonly earliest: number;
+  readonly earliestEpoch: number;
+  readonly latest: number;
+}
+
 /** Where the source's log begins and ends, for judging OFFSET_OUT_OF_RANGE (F9). */
 export async function sourceRange(
   source: SourceCluster,
   partition: Pick<ComparedPartition, 'topic' | 'partition'>,
-): Promise<{ readonly earliest: number; readonly latest: number }> {
+): Promise<SourceRange> {
   const leader = await source.leader(partition.topic, partition.partition);
   const question = {
     topic: partition.topic,
     partition: partition.partition,
     currentLeaderEpoch: Math.max(0, leader.leaderEpoch),
   };
-  const ask = async (timestamp: bigint): Promise<number> => {
+  const ask = async (timestamp: bigint): Promise<EndpointOffset> => {
     const [answer] = await source.client.listOffsets(leader.address, [{ ...question, timestamp }]);
-    if (answer !== undefined && answer.errorCode === errors.NONE.code) return answer.offset;
+    if (answer !== undefined && answer.errorCode === errors.NONE.code) return answer;
     const message = `ListOffsets failed with error ${answer?.errorCode}`;
     throw new MirrorFailure('SOURCE_LEADER_UNKNOWN', message);
   };
-  return { earliest: await ask(EARLIEST), latest: await ask(LATEST) };
+  const { offset: earliest, leaderEpoch: earliestEpoch } = await ask(EARLIEST);
+  return { earliest, earliestEpoch, latest: (await ask(LATEST)).offset };
 }

@@ -141,14 +141,16 @@ export async function lowerRows(
   check(context);
 }
 
-/** Cuts at `offset` (T4, T5). Returns only when nothing had to be dropped. */
+/** Cuts at `offset` (T4, T5), an empty log below its start. Returns only when nothing had to be dropped. */
 export async function cutTo(
   context: CutContext,
   partition: CutPartition,
   offset: number,
 ): Promise<void> {
-  if (offset >= partition.log.logEndOffset) return;
-  await cutOnce(context, partition, offset);
+  const { logStartOffset, logEndOffset } = partition.log;
+  if (offset >= logEndOffset) return;
+  if (logStartOffset === logEndOffset) restartAt(context, partition, offset);
+  else await cutOnce(context, partition, offset);
   await startNewEpoch(context, partition);
 }
 
@@ -178,7 +180,12 @@ function restartEmpty(context: CutContext, partition: CutPartition): void {
   const { logStartOffset, logEndOffset } = log;
   const isWhole = logEndOffset === logStartOffset && log.openTransactions().length === 0;
   if (logEndOffset > logStartOffset || isWhole) return;
-  const error = partition.restartForMirror(logStartOffset, logStartOffset, context.leaderEpoch);
+  restartAt(context, partition, logStartOffset);
+}
+
+/** Drops nothing: the log is empty. */
+function restartAt(context: CutContext, partition: CutPartition, offset: number): void {
+  const error = partition.restartForMirror(offset, offset, context.leaderEpoch);
   if (error === errors.NONE.code) return;
   if (error !== errors.KAFKA_STORAGE_ERROR.code)
     throw new Superseded(`refused with error ${error}`);

@@ -116,12 +116,14 @@ async function diverge(
   end: number,
   epochs: readonly [number, number][],
   ends: readonly [number, number, number][],
+  start = 0,
 ) {
   const broker = await startTestBroker(t);
   broker.gate.set('t', { topic: 't', mirror: 'm', state: 'MIRRORING' });
   broker.createTopic('t');
   const partition = broker.partition('t');
   partition.appendMirrored([mirrored(0, end)], 0);
+  partition.followLogStart(start, 0);
   const source = new ScriptedSource(partition.topicId);
   for (const [asked, leaderEpoch, endOffset] of ends) {
     source.epochEnds.set(asked, { leaderEpoch, endOffset });
@@ -130,6 +132,13 @@ async function diverge(
   const found = await findDivergence(source.asSource(), NOWHERE, partition, known);
   return { found, asked: source.askedEpochs };
 }
+
+test('F10 an emptied log is judged by the history that its readers had', async (t) => {
+  const lost = await diverge(t, 10, [[1, 0]], [[1, 1, 4]], 10);
+  assert.deepEqual(lost.found, { kind: 'diverged', commonOffset: 4 });
+  const kept = await diverge(t, 10, [[1, 0]], [[1, 1, 10]], 10);
+  assert.deepEqual(kept.found, { kind: 'same' });
+});
 
 test('F10 the source has all of our newest epoch: nothing is asked beyond it', async (t) => {
   const { found, asked } = await diverge(

@@ -148,6 +148,16 @@ test('T5 a cut inside a batch is made at its base offset, and a new epoch follow
   assert.deepEqual(elected, [0]);
 });
 
+test('F10 an empty log starts over below its start, and a new epoch follows', async (t) => {
+  const { partition, context, elected } = await setup(t, { keepsTail: true });
+  append(partition, mirrored(0, 10));
+  assert.equal(partition.followLogStart(10, 0), 0);
+  await assert.rejects(cutTo(context, partition, 4), Superseded);
+  const { logStartOffset, highWatermark, logEndOffset } = partition.log;
+  assert.deepEqual([logStartOffset, highWatermark, logEndOffset], [4, 4, 4]);
+  assert.deepEqual(elected, [0]);
+});
+
 test('T7 high watermark, stable offset, producers and transactions are cut along', async (t) => {
   const { partition, context } = await setup(t);
   const { log } = partition;
