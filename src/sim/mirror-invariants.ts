@@ -90,6 +90,7 @@ export class MirrorInvariants {
   readonly #watched: Watched[] = [];
   readonly #ids = new Map<string, string>();
   #sourceLosses = 0;
+  #destinationLosses = 0;
   #destinationLost = false;
   #localBatches = 0;
   #mirroredBatches = 0;
@@ -116,6 +117,7 @@ export class MirrorInvariants {
 
   /** Rows and batches that were not synced are gone, in any combination. */
   destinationLostPower(): void {
+    this.#destinationLosses++;
     this.#destinationLost = true;
     this.states.lostPower();
   }
@@ -166,7 +168,7 @@ export class MirrorInvariants {
     for (const watched of this.#watched.filter((each) => each.topic === topic)) {
       const [here, there] = this.#logs(watched);
       assert(here !== undefined && there !== undefined, 'both brokers run');
-      if (this.#wouldDiscardAll(watched, here)) continue;
+      if (this.#awaitsOperator(watched, here)) continue;
       assertIdentical(watched, readLog(here), readLog(there).filter(isBelow(here.logEndOffset)));
     }
   }
@@ -179,7 +181,7 @@ export class MirrorInvariants {
   #unsettled(watched: Watched, state: 'MIRRORING' | 'STOPPED'): string | undefined {
     const [here, there] = this.#logs(watched);
     if (here === undefined || there === undefined) return 'is not on both brokers';
-    if (state === 'MIRRORING' && this.#wouldDiscardAll(watched, here)) return undefined;
+    if (state === 'MIRRORING' && this.#awaitsOperator(watched, here)) return undefined;
     if (nameOf(watched.row) !== state) return `is ${nameOf(watched.row)}`;
     if (state === 'STOPPED') return undefined;
     if (here.logEndOffset !== there.lastStableOffset) {
@@ -191,15 +193,19 @@ export class MirrorInvariants {
     return undefined;
   }
 
-  /** T3: nothing of the log is known to be mirrored, so only an operator may have it dropped. */
-  #wouldDiscardAll({ row }: Watched, log: Log): boolean {
-    const failed = row !== undefined && nameOf(row) === 'FAILED';
-    return (
-      failed &&
-      row.cause === 'WOULD_DISCARD_ALL' &&
-      row.lastMirroredOffset <= 0 &&
-      log.logEndOffset > 0
-    );
+  /** What the contract leaves to an operator, who alone may have a whole log dropped. */
+  #awaitsOperator(watched: Watched, log: Log): boolean {
+    const { row, lost, source, destination } = watched;
+    if (row === undefined || nameOf(row) !== 'FAILED' || log.logEndOffset === 0) return false;
+    // T3: nothing of the log is known to be mirrored.
+    if (row.cause === 'WOULD_DISCARD_ALL') return row.lastMirroredOffset <= 0;
+    if (row.cause !== 'SOURCE_DIVERGED' || lost.size === 0) return false;
+    // F10: the source lost everything that is still here.
+    const here = destination.batches.filter(({ nextOffset }) => nextOffset > log.logStartOffset);
+    return here.every(({ baseOffset, bytes }) => {
+      const original = source.at(baseOffset);
+      return original === undefined || copyProblem(bytes, original.bytes) !== undefined;
+    });
   }
 
   /** O3. */
@@ -276,7 +282,9 @@ export class MirrorInvariants {
     const { states, row } = watched;
     const [first, last] = [cut[0]!, cut.at(-1)!];
     const what = `[${first.baseOffset}, ${last.nextOffset}) cut while ${[...states].join(', ')}`;
-    const diverged = states.has('MIRRORING') && watched.lost.size > 0;
+    // A row that lost its newest source epoch makes F10 cut too deep; that is mirrored again.
+    const mayDiverge = watched.lost.size > 0 || this.#destinationLosses > 0;
+    const diverged = states.has('MIRRORING') && mayDiverge;
     const may = states.has('PREPARING') || states.has('STOPPING') || diverged;
     assert(may, `D1, S2: ${what}`);
     if (states.has('STOPPING')) watched.stopCut = [...cut, ...watched.stopCut];

@@ -8,6 +8,7 @@
  */
 import { assert } from '../base/assert.ts';
 import type { SeededRandom } from '../base/random.ts';
+import { buildTransactionMarker } from '../protocol/control-record.ts';
 import { MirrorInvariants, type WatchedTopic } from './mirror-invariants.ts';
 import { MirrorOperator } from './mirror-operator.ts';
 import { isProbe, Prober } from './prober.ts';
@@ -194,6 +195,24 @@ export class MirrorWorld {
       LIVENESS_MS,
       'the end of the workload',
     );
+    this.#endForgotten();
+  }
+
+  /** A power loss can take a marker whose transaction is over: an operator aborts what hangs. */
+  #endForgotten(): void {
+    if (this.#sourceLosses === 0) return;
+    for (const partition of this.source.broker?.services.replicas.partitions() ?? []) {
+      for (const { producerId } of partition.log.openTransactions()) {
+        const marker = buildTransactionMarker({
+          producerId,
+          producerEpoch: 0,
+          commit: false,
+          coordinatorEpoch: 0,
+          timestamp: 0,
+        });
+        partition.append('marker', marker, -1);
+      }
+    }
   }
 
   /** Liveness: the topics come to rest in a state within the virtual-time bound. */

@@ -24,7 +24,9 @@ export type FaultKind =
   | 'diskFull'
   | 'diskError'
   | 'powerSource'
-  | 'powerDestination';
+  | 'powerDestination'
+  /** No fault: logs are made durable, so that a power loss takes a part only. */
+  | 'flush';
 
 /** Those that strike at random moments. */
 type RandomFault = Exclude<FaultKind, 'killAtTransition'>;
@@ -115,6 +117,7 @@ export class Nemesis {
       diskError: () => this.#failDisk(),
       powerSource: () => this.#losePower(source),
       powerDestination: () => this.#losePower(destination),
+      flush: () => this.#flush(this.#random.chance(0.5) ? source : destination),
     };
   }
 
@@ -174,6 +177,12 @@ export class Nemesis {
       destination.kill();
       destination.start();
     });
+  }
+
+  #flush(cluster: SimCluster): void {
+    for (const { log } of cluster.broker?.services.replicas.partitions() ?? []) {
+      if (!log.isOffline && this.#random.chance(0.7)) void log.flush();
+    }
   }
 
   #losePower(cluster: SimCluster): void {
