@@ -12,15 +12,13 @@
  *   silent: while the row is out of reach the state is UNKNOWN and the reason is shown.
  */
 import { ZERO_UUID } from '../base/uuid.ts';
-import { DiskError, type Runtime, type Timer } from '../io/runtime.ts';
-import type { ControllerPort } from '../metadata/controller-port.ts';
+import { DiskError, type Timer } from '../io/runtime.ts';
 import type { MirrorMembership } from '../metadata/image.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import type { Partition } from '../replication/partition.ts';
 import { type MirrorCause, MirrorFailure } from './causes.ts';
-import type { MirrorStateStore } from './mirror-coordinator.ts';
+import type { DriverContext, DriverStatus } from './driver-context.ts';
 import { type FetchEvents, PartitionFetch } from './partition-fetch.ts';
-import type { MirrorPartitionStates } from './partition-states.ts';
 import {
   checkSourceCluster,
   checkTopicId,
@@ -31,16 +29,10 @@ import {
   truncationOffset,
 } from './prepare.ts';
 import { RowAccess } from './row-access.ts';
-import type { MirrorBrokerSettings, MirrorSettings } from './settings.ts';
+import type { MirrorSettings } from './settings.ts';
 import type { SourceCluster, SourceLeader } from './source-cluster.ts';
 import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
-import {
-  type MirrorEffect,
-  type MirrorEvent,
-  type MirrorStateName,
-  stateName,
-  step,
-} from './states.ts';
+import { type MirrorEffect, type MirrorEvent, stateName, step } from './states.ts';
 import {
   type CutContext,
   cutTo,
@@ -56,35 +48,6 @@ export const FAILED_BACKOFF: BackoffPolicy = { initialMs: 1_000, maxMs: 300_000 
 const RANGE_RETRY_MS = 1_000;
 /** Events that may wait; there are never more than a few, as each action posts one. */
 export const MAX_QUEUED_EVENTS = 100;
-
-/** What drivers share. */
-export interface DriverContext {
-  readonly runtime: Runtime;
-  /** This cluster's id. */
-  readonly clusterId: string;
-  readonly store: MirrorStateStore;
-  readonly states: MirrorPartitionStates;
-  readonly controller: Pick<ControllerPort, 'electSameLeader'>;
-  readonly limits: MirrorBrokerSettings;
-  /** Undefined: the mirror has no settings (yet). */
-  mirror(
-    name: string,
-  ): { readonly source: SourceCluster; readonly settings: MirrorSettings } | undefined;
-  /** An event that the table does not allow: counted, never silent (S1). */
-  onIllegal(message: string): void;
-}
-
-/** What DescribeMirrors says of a partition besides its log (A4). */
-export interface DriverStatus {
-  readonly state: MirrorStateName;
-  readonly row: MirrorStateRow | undefined;
-  readonly cause: string;
-  readonly message: string;
-  /** Wall times in ms, −1 unknown. */
-  readonly sinceMs: number;
-  readonly nextRetryMs: number;
-  readonly progress: ReturnType<PartitionFetch['progress']> | undefined;
-}
 
 interface QueuedEvent {
   readonly event: MirrorEvent;
@@ -399,7 +362,7 @@ export class PartitionDriver {
       type: 'learn',
       sourceClusterId: source.clusterId,
       sourceTopicId: topic.id,
-      sourceEpochs: this.#epochsBelow(offset),
+      sourceEpochs: this.#epochsBelow(Math.min(offset, partition.log.logEndOffset)),
     });
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
@@ -409,6 +372,17 @@ export class PartitionDriver {
 
   #epochsBelow(offset: number): SourceEpoch[] {
     return (this.#row?.sourceEpochs ?? []).filter(({ startOffset }) => startOffset < offset);
+  }
+
+  /**
+   * The recorded source epochs that the log has batches of (F10). An epoch is recorded before its
+   * first batch is appended, and power loss can take batches whose epoch was durable already; an
+   * empty log that has a past keeps the epoch that it starts over with.
+   */
+  #heldEpochs(): SourceEpoch[] {
+    const { logStartOffset, logEndOffset } = this.partition.log;
+    const startedOver = logStartOffset === logEndOffset && logEndOffset > 0;
+    return this.#epochsBelow(startedOver ? logEndOffset + 1 : logEndOffset);
   }
 
   /** T3–T5; returns when there was nothing to cut. */
@@ -470,7 +444,7 @@ export class PartitionDriver {
     const fetch: PartitionFetch = new PartitionFetch(this.#context.runtime.clock, this.partition, {
       sourceTopicId: this.#row?.sourceTopicId ?? ZERO_UUID,
       maxBytes: this.#context.limits.fetchMaxBytes,
-      knownEpoch: this.#row?.sourceEpochs.at(-1)?.epoch ?? -1,
+      knownEpoch: this.#heldEpochs().at(-1)?.epoch ?? -1,
       events: this.#fetchEvents(() => fetch),
     });
     this.#fetch = fetch;
@@ -496,8 +470,9 @@ export class PartitionDriver {
   }
 
   async #learn(fetch: PartitionFetch, epochs: readonly SourceEpoch[]): Promise<void> {
-    const known = this.#row?.sourceEpochs ?? [];
-    const durable = await this.#post({ type: 'learn', sourceEpochs: [...known, ...epochs] });
+    const from = epochs[0]?.startOffset ?? 0;
+    const older = this.#heldEpochs().filter(({ startOffset }) => startOffset < from);
+    const durable = await this.#post({ type: 'learn', sourceEpochs: [...older, ...epochs] });
     if (!durable || this.#fetch !== fetch) return;
     fetch.learned(epochs.at(-1)?.epoch ?? -1);
     this.#fetchSource?.resume(fetch);
@@ -557,11 +532,14 @@ export class PartitionDriver {
   /** F10; true: fetch on. */
   async #verify(fetch: PartitionFetch, leader: SourceLeader): Promise<boolean> {
     const source = this.#fetchSource;
-    const epochs = this.#row?.sourceEpochs ?? [];
     if (source === undefined) return false;
-    const found = await findDivergence(source, leader, this.partition, epochs);
+    const found = await findDivergence(source, leader, this.partition, this.#heldEpochs());
     if (this.#closed || this.#fetch !== fetch) return false;
-    if (found.kind === 'same') return true;
+    if (found.kind === 'same') {
+      // Recorded, but lost at the source before a batch of it came: it is not held against others.
+      fetch.learned(this.#heldEpochs().at(-1)?.epoch ?? -1);
+      return true;
+    }
     const { logEndOffset, logStartOffset } = this.partition.log;
     const policy = this.#context.mirror(this.key.mirror)?.settings.divergencePolicy ?? 'fail';
     const common = found.kind === 'diverged' ? found.commonOffset : -1;

@@ -459,3 +459,62 @@ test('S5 a row that cannot be read is shown as the reason', async (t) => {
   assert.equal(s.gate(), 'MIRRORING');
   assert.equal(driver.status().cause, '');
 });
+
+test('F10 epochs above a log that power loss has cut are neither known nor kept', async (t) => {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  // Durable with the batches of epoch 7, which were not: the log ends at 4 again.
+  const sourceEpochs = [
+    { epoch: 1, startOffset: 0 },
+    { epoch: 7, startOffset: 4 },
+    { epoch: 9, startOffset: 60 },
+  ];
+  await s.recorded('MIRRORING', { reachedMirroring: true, sourceEpochs });
+  s.drive(MEMBER);
+  await settle();
+  // The source lost epochs 7 and 9, too, and goes on in epoch 3.
+  assert.equal(s.deliver(mirrored(4, 2, 3)), 'pause');
+  await settle();
+  const known = [
+    { epoch: 1, startOffset: 0 },
+    { epoch: 3, startOffset: 4 },
+  ];
+  assert.deepEqual((await s.row())?.sourceEpochs, known);
+  assert.equal(s.deliver(mirrored(4, 2, 3)), 'continue');
+  assert.equal(s.partition.log.logEndOffset, 6);
+  assert.equal(s.gate(), 'MIRRORING');
+});
+
+test('F10 an epoch that was recorded but never came is not held against what does', async (t) => {
+  const s = await stage(t);
+  s.drive(MEMBER);
+  await settle();
+  s.deliver(mirrored(0, 3, 1));
+  await settle();
+  s.deliver(mirrored(0, 3, 1));
+  assert.equal(s.deliver(mirrored(3, 3, 5)), 'pause');
+  await settle();
+  // Recorded; then the source's leader changes to one that never had epoch 5.
+  s.source.epochEnds.set(1, { leaderEpoch: 1, endOffset: 5 });
+  const [listener] = s.source.registered.values();
+  const address = { host: 's', port: 1 };
+  assert.equal(await listener?.verify({ brokerId: 1, address, leaderEpoch: 6 }), true);
+  assert.equal(s.deliver(mirrored(3, 2, 1)), 'continue');
+  assert.deepEqual([s.partition.log.logEndOffset, s.gate()], [5, 'MIRRORING']);
+});
+
+test('F10 T2 PREPARING keeps no epoch above the log end, whatever X is', async (t) => {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  const sourceEpochs = [
+    { epoch: 1, startOffset: 0 },
+    { epoch: 7, startOffset: 50 },
+  ];
+  const lmo = { lastMirroredOffset: 80, sourceClusterId: 'source', membershipOffset: 5 };
+  await s.recorded('STOPPED', { ...lmo, sourceEpochs });
+  s.source.fetched = { errorCode: 0, records: mirrored(0, 4) };
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.gate(), 'MIRRORING');
+  assert.deepEqual((await s.row())?.sourceEpochs, [{ epoch: 1, startOffset: 0 }]);
+});
