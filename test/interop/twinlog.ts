@@ -9,6 +9,7 @@ import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { REPOSITORY } from './cache.ts';
 import {
+  type Exit,
   freePort,
   logFile,
   type ManagedProcess,
@@ -21,7 +22,8 @@ import {
 } from './processes.ts';
 import { RawClient } from './raw-client.ts';
 
-const MAIN = join(REPOSITORY, 'src', 'cli', 'main.ts');
+/** The program that `twinlog` is. */
+export const MAIN = join(REPOSITORY, 'src', 'cli', 'main.ts');
 const START_BOUND_MS = 30_000;
 const STOP_BOUND_MS = 15_000;
 const COMMAND_BOUND_MS = 60_000;
@@ -47,6 +49,8 @@ export interface TwinlogOptions {
   /** Broker settings, as in server.properties. */
   readonly settings?: Readonly<Record<string, string>>;
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
+  /** A command and its arguments that become twinlog (`nsenter …`); they must keep the pid. */
+  readonly wrapper?: readonly string[];
 }
 
 /** A twinlog broker with its embedded controller. */
@@ -59,6 +63,7 @@ export class TwinlogBroker {
   readonly log: string;
   readonly #settings: readonly string[];
   readonly #logLevel: string;
+  readonly #wrapper: readonly string[];
   #process: ManagedProcess | undefined;
 
   constructor(options: TwinlogOptions, port: number) {
@@ -69,6 +74,7 @@ export class TwinlogBroker {
     const settings = Object.entries(options.settings ?? {});
     this.#settings = settings.flatMap(([key, value]) => ['--set', `${key}=${value}`]);
     this.#logLevel = options.logLevel ?? 'info';
+    this.#wrapper = options.wrapper ?? [];
   }
 
   get bootstrap(): string {
@@ -94,12 +100,24 @@ export class TwinlogBroker {
     if (this.isRunning) throw new Error(`${this.name} is already running`);
     const serve = ['serve', '--data', this.dataDir, '--listen', this.bootstrap];
     const args = [MAIN, ...serve, '--log-level', this.#logLevel, ...this.#settings];
-    this.#process = spawnManaged({ command: process.execPath, args, log: this.log });
+    const [command = process.execPath, ...rest] = [...this.#wrapper, process.execPath];
+    this.#process = spawnManaged({ command, args: [...rest, ...args], log: this.log });
+  }
+
+  /** Resolves when the process has ended by itself or otherwise. */
+  async exited(): Promise<Exit> {
+    if (this.#process === undefined) throw new Error(`${this.name} is not running`);
+    return await this.#process.exited;
   }
 
   /** Starts the process and waits until it serves. */
   async start(): Promise<void> {
     this.launch();
+    await this.serving();
+  }
+
+  /** Waits until the launched process serves; throws when it dies first. */
+  async serving(): Promise<void> {
     const deadline = Date.now() + START_BOUND_MS;
     for (;;) {
       this.checkAlive();
