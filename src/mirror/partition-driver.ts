@@ -451,7 +451,7 @@ export class PartitionDriver {
     this.#fetchSource = mirror.source;
     mirror.source.register(fetch, {
       verify: (leader) => this.#verify(fetch, leader),
-      recreated: (id) => this.#recreated(id),
+      recreated: (id) => this.#recreated(`the topic has id ${id} at the source now`),
     });
   }
 
@@ -464,6 +464,7 @@ export class PartitionDriver {
       learn: (epochs) => guarded(() => void this.#learn(fetch(), epochs)),
       fail: (cause, message) => guarded(() => this.#fail(cause, message, fetch().progressed)),
       outOfRange: () => guarded(() => this.#act((current) => this.#judgeRange(current))),
+      recreated: (reason) => guarded(() => this.#recreated(reason)),
       startInside: (base) => guarded(() => this.#startInside(base)),
       lost: () => guarded(() => this.#haltFetch()),
     };
@@ -533,8 +534,20 @@ export class PartitionDriver {
   async #verify(fetch: PartitionFetch, leader: SourceLeader): Promise<boolean> {
     const source = this.#fetchSource;
     if (source === undefined) return false;
-    const found = await findDivergence(source, leader, this.partition, this.#heldEpochs());
+    const held = this.#heldEpochs();
+    const newest = held.at(-1)?.epoch ?? -1;
+    const found = await findDivergence(source, leader, this.partition, held);
     if (this.#closed || this.#fetch !== fetch) return false;
+    // Metadata may be late; by now the leader itself has answered under that epoch (F12).
+    if (
+      fetch.sourceTopicId === ZERO_UUID &&
+      0 <= leader.leaderEpoch &&
+      leader.leaderEpoch < newest
+    ) {
+      const epochs = `from ${newest} to ${leader.leaderEpoch}`;
+      this.#recreated(`its leader epoch at the source went back ${epochs}`);
+      return false;
+    }
     if (found.kind === 'same') {
       // Recorded, but lost at the source before a batch of it came: it is not held against others.
       fetch.learned(this.#heldEpochs().at(-1)?.epoch ?? -1);
@@ -561,12 +574,12 @@ export class PartitionDriver {
   }
 
   /** F12, as Y5: the data stays, the partition stops and becomes writable. */
-  #recreated(id: string): void {
+  #recreated(reason: string): void {
     void this.#post({
       type: 'stop',
       membershipOffset: this.#membership.offset,
       cause: 'SOURCE_TOPIC_RECREATED',
-      reason: `the topic has id ${id} at the source now`,
+      reason,
     });
   }
 }

@@ -10,7 +10,7 @@
  *   and fetches again (F10).
  * - The source's high watermark is used for lag only (F7).
  */
-import type { Uuid } from '../base/uuid.ts';
+import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import type { Clock } from '../io/runtime.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import type { SinkAction } from '../replication/fetcher.ts';
@@ -45,6 +45,8 @@ export interface FetchEvents {
   outOfRange(): void;
   /** The source batch at the log start begins below it: restart the empty log there. */
   startInside(baseOffset: number): void;
+  /** Another topic of that name by now, at a source without topic ids (F12). */
+  recreated(reason: string): void;
   /** This broker does not lead any more, or the topic is not mirrored any more. */
   lost(): void;
 }
@@ -289,19 +291,22 @@ export class PartitionFetch {
     }
     if (scan.firstOffset < log.logEndOffset) return this.#beginsBelow(scan.firstOffset);
     const older = scan.epochs.find(({ epoch }) => epoch < this.#knownEpoch);
-    if (older !== undefined) {
-      this.fail(
-        'SOURCE_DIVERGED',
-        `offset ${older.startOffset} at the source is of leader epoch ${older.epoch}, ` +
-          `older than epoch ${this.#knownEpoch} of what is mirrored before it`,
-      );
-      return { kind: 'pause' };
-    }
+    if (older !== undefined) return this.#isOlder(older);
     const failed = this.#append(records.subarray(0, scan.bytesOfKnownEpoch), scan);
     if (failed !== undefined) return failed;
     if (scan.epochs.length === 0) return undefined;
     // One at a time: the next fetch begins with this epoch's batches, which must not look old.
     this.#events.learn(scan.epochs.slice(0, 1));
+    return { kind: 'pause' };
+  }
+
+  /** A topic's epochs never go backwards: without ids, that is how a new topic shows (F12). */
+  #isOlder({ epoch, startOffset }: SourceEpoch): SinkAction {
+    const message =
+      `offset ${startOffset} at the source is of leader epoch ${epoch}, ` +
+      `older than epoch ${this.#knownEpoch} of what is mirrored before it`;
+    if (this.sourceTopicId === ZERO_UUID) this.#events.recreated(message);
+    else this.fail('SOURCE_DIVERGED', message);
     return { kind: 'pause' };
   }
 

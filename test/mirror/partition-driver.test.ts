@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
+import { ZERO_UUID } from '../../src/base/uuid.ts';
 import type { MirrorMembership } from '../../src/metadata/image.ts';
 import { PartitionDriver } from '../../src/mirror/partition-driver.ts';
 import type { PartitionFetch } from '../../src/mirror/partition-fetch.ts';
@@ -517,4 +518,28 @@ test('F10 T2 PREPARING keeps no epoch above the log end, whatever X is', async (
   await settle();
   assert.equal(s.gate(), 'MIRRORING');
   assert.deepEqual((await s.row())?.sourceEpochs, [{ epoch: 1, startOffset: 0 }]);
+});
+
+test('F12 without topic ids, epochs that go backwards stop the partition and keep its data', async (t) => {
+  for (const seenIn of ['batches', 'metadata'] as const) {
+    const s = await stage(t);
+    s.source.topicId = ZERO_UUID;
+    s.drive(MEMBER);
+    await settle();
+    s.deliver(mirrored(0, 3, 4));
+    await settle();
+    s.deliver(mirrored(0, 3, 4));
+    const [listener] = s.source.registered.values();
+    const address = { host: 's', port: 1 };
+    // The new topic of that name has a shorter log, which would look like lost records.
+    s.source.epochEnds.set(4, { leaderEpoch: 1, endOffset: 2 });
+    const leader = { brokerId: 1, address, leaderEpoch: 1 };
+    if (seenIn === 'batches') s.deliver(mirrored(3, 3, 1));
+    else assert.equal(await listener?.verify(leader), false);
+    await settle();
+    const found = await s.row();
+    assert.equal(stateName(found?.state ?? -1), 'STOPPED', seenIn);
+    assert.equal(found?.cause, 'SOURCE_TOPIC_RECREATED');
+    assert.deepEqual([found?.lastMirroredOffset, s.partition.log.logEndOffset], [3, 3]);
+  }
 });

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
-import { ZERO_UUID } from '../../src/base/uuid.ts';
+import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
 import {
   MAX_CORRUPT_TRIES,
   PartitionFetch,
@@ -15,6 +15,8 @@ import type { FetchedPartition } from '../../src/replication/leader-endpoint.ts'
 import type { Partition } from '../../src/replication/partition.ts';
 import { batch, mirrored, startTestBroker, type TestBroker } from '../replication/harness.ts';
 
+const SOURCE_ID = 'c291cmNlLXNvdXJjZS1zbw' as Uuid;
+
 interface Setup {
   readonly broker: TestBroker;
   readonly partition: Partition;
@@ -23,20 +25,25 @@ interface Setup {
   readonly told: string[];
 }
 
-async function setup(t: TestContext, knownEpoch = 0): Promise<Setup> {
+async function setup(
+  t: TestContext,
+  knownEpoch = 0,
+  sourceTopicId: Uuid = SOURCE_ID,
+): Promise<Setup> {
   const broker = await startTestBroker(t);
   broker.gate.set('t', { topic: 't', mirror: 'm', state: 'MIRRORING' });
   broker.createTopic('t', 1, { leaderEpoch: 7 });
   const partition = broker.partition('t');
   const told: string[] = [];
   const fetch = new PartitionFetch(broker.clock, partition, {
-    sourceTopicId: ZERO_UUID,
+    sourceTopicId,
     maxBytes: 1000,
     knownEpoch,
     events: {
       learn: (epochs) => told.push(`learn ${JSON.stringify(epochs)}`),
       fail: (cause) => told.push(`fail ${cause}`),
       outOfRange: () => told.push('outOfRange'),
+      recreated: () => told.push('recreated'),
       startInside: (base) => told.push(`startInside ${base}`),
       lost: () => told.push('lost'),
     },
@@ -202,6 +209,13 @@ test('F10 a source epoch below what is mirrored means that the source diverged',
   const { fetch, partition, told } = await setup(t, 4);
   assert.deepEqual(fetch.onFetched(answer(mirrored(0, 3, 3))), { kind: 'pause' });
   assert.deepEqual(told, ['fail SOURCE_DIVERGED']);
+  assert.equal(partition.log.logEndOffset, 0);
+});
+
+test('F12 without topic ids an epoch that goes backwards means another topic', async (t) => {
+  const { fetch, partition, told } = await setup(t, 4, ZERO_UUID);
+  assert.deepEqual(fetch.onFetched(answer(mirrored(0, 3, 3))), { kind: 'pause' });
+  assert.deepEqual(told, ['recreated']);
   assert.equal(partition.log.logEndOffset, 0);
 });
 
