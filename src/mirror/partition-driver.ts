@@ -37,8 +37,10 @@ import {
   type CutContext,
   cutTo,
   cutToLastStable,
+  type EpochDebt,
   lowerRows,
   Superseded,
+  startNewEpoch,
   whenReplicasFollowed,
 } from './truncation.ts';
 
@@ -69,6 +71,8 @@ export class PartitionDriver {
   #working = false;
   /** Number of the action that may act; older ones are void. */
   #action = 0;
+  /** An election that a cut of this leadership still needs (T5). */
+  readonly #debt: EpochDebt = { owed: false };
   #fetch: PartitionFetch | undefined;
   #fetchSource: SourceCluster | undefined;
   #retryTimer: Timer | undefined;
@@ -330,7 +334,9 @@ export class PartitionDriver {
   #cutContext(isCurrent: () => boolean): CutContext {
     const { runtime, store, controller } = this.#context;
     const keepsTail = this.#context.mirror(this.key.mirror)?.settings.lostAndFoundEnable !== false;
-    return { runtime, store, controller, keepsTail, leaderEpoch: this.leaderEpoch, isCurrent };
+    const { leaderEpoch } = this;
+    const debt = this.#debt;
+    return { runtime, store, controller, keepsTail, leaderEpoch, debt, isCurrent };
   }
 
   /** T2–T6. */
@@ -436,6 +442,10 @@ export class PartitionDriver {
 
   #startFetch(): void {
     if (this.#fetch !== undefined) return;
+    if (this.#debt.owed) {
+      this.#act((isCurrent) => startNewEpoch(this.#cutContext(isCurrent), this.partition));
+      return;
+    }
     const mirror = this.#context.mirror(this.key.mirror);
     if (mirror === undefined) {
       this.#fail('DESTINATION_BUSY', `mirror ${this.key.mirror} has no settings`, false);

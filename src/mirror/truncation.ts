@@ -6,7 +6,9 @@
  * - Rows that remember more than the cut leaves are lowered durably before it (T3).
  * - What is dropped has been kept before it (T4).
  * - A cut ends with a new leader epoch (T5): the leadership that made it is over then, and the next
- *   one finds nothing left to cut, so repeating is harmless (S3).
+ *   one finds nothing left to cut, so repeating is harmless (S3). While the new epoch is refused it
+ *   is owed (`EpochDebt`), and a repetition that finds nothing to cut asks for it again. A crash
+ *   owes nothing: a broker that comes back is elected anew.
  */
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
@@ -43,6 +45,12 @@ export type CutPartition = Pick<
   >;
 };
 
+/** Kept by a leadership, whose end settles it. */
+export interface EpochDebt {
+  /** The log was cut under this leader epoch. */
+  owed: boolean;
+}
+
 /** What cuts use of their surroundings. */
 export interface CutContext {
   readonly runtime: Runtime;
@@ -52,6 +60,7 @@ export interface CutContext {
   readonly keepsTail: boolean;
   /** This leadership, which every cut checks. */
   readonly leaderEpoch: number;
+  readonly debt: EpochDebt;
   /** False once the leadership, or the state that cuts, is over. */
   readonly isCurrent: () => boolean;
 }
@@ -78,6 +87,7 @@ async function cutOnce(
     context.runtime.logger.warn('mirror cut: tail kept', { ...kept, topic: partition.topic });
   }
   const before = log.logEndOffset;
+  context.debt.owed = true;
   const result = partition.truncateForMirror(offset, context.leaderEpoch);
   if (!('logEndOffset' in result)) {
     if (result.error === errors.KAFKA_STORAGE_ERROR.code) {
@@ -96,7 +106,7 @@ async function cutOnce(
 }
 
 /** Ends this leadership with a new leader epoch (T5). Never returns normally. */
-async function startNewEpoch(context: CutContext, partition: CutPartition): Promise<never> {
+export async function startNewEpoch(context: CutContext, partition: CutPartition): Promise<never> {
   const { topicId, leaderEpoch } = partition;
   const elected = await context.controller.electSameLeader(
     topicId,
@@ -104,7 +114,10 @@ async function startNewEpoch(context: CutContext, partition: CutPartition): Prom
     leaderEpoch,
   );
   check(context);
-  if (elected.error === errors.NONE.code) throw new Superseded('a new leader epoch began (T5)');
+  if (elected.error === errors.NONE.code) {
+    context.debt.owed = false;
+    throw new Superseded('a new leader epoch began (T5)');
+  }
   const text = 'message' in elected ? elected.message : '';
   const message = `no new leader epoch after a cut: error ${elected.error} ${text}`;
   throw new MirrorFailure('DESTINATION_BUSY', message);
@@ -141,17 +154,24 @@ export async function lowerRows(
   check(context);
 }
 
-/** Cuts at `offset` (T4, T5), an empty log below its start. Returns only when nothing had to be dropped. */
+/**
+ * Cuts at `offset` (T4, T5), also below the start of an empty log. Returns only when nothing had to
+ * be dropped.
+ */
 export async function cutTo(
   context: CutContext,
   partition: CutPartition,
   offset: number,
 ): Promise<void> {
   const { logStartOffset, logEndOffset } = partition.log;
-  if (offset >= logEndOffset) return;
-  if (logStartOffset === logEndOffset) restartAt(context, partition, offset);
-  else await cutOnce(context, partition, offset);
-  await startNewEpoch(context, partition);
+  if (offset < logEndOffset) {
+    if (logStartOffset < logEndOffset) await cutOnce(context, partition, offset);
+    else {
+      context.debt.owed = true;
+      restartAt(context, partition, offset);
+    }
+  }
+  if (context.debt.owed) await startNewEpoch(context, partition);
 }
 
 /**
@@ -159,15 +179,13 @@ export async function cutTo(
  * transaction whose data lies lower. Returns only when nothing had to be dropped.
  */
 export async function cutToLastStable(context: CutContext, partition: CutPartition): Promise<void> {
-  let cut = false;
   while (partition.log.lastStableOffset < partition.log.logEndOffset) {
     const before = partition.log.logEndOffset;
     const after = await cutOnce(context, partition, partition.log.lastStableOffset);
     if (after >= before) throw new MirrorFailure('STORAGE_BUSY', 'a cut did not shorten the log');
-    cut = true;
   }
   restartEmpty(context, partition);
-  if (cut) await startNewEpoch(context, partition);
+  if (context.debt.owed) await startNewEpoch(context, partition);
 }
 
 /**

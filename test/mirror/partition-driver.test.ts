@@ -11,6 +11,7 @@ import { MirrorPartitionStates } from '../../src/mirror/partition-states.ts';
 import { DEFAULT_MIRROR_BROKER_SETTINGS, parseMirrorSettings } from '../../src/mirror/settings.ts';
 import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
 import { MirrorState, type MirrorStateName, stateName } from '../../src/mirror/states.ts';
+import type { ErrorCode } from '../../src/protocol/errors.ts';
 import type { Partition } from '../../src/replication/partition.ts';
 import { settle } from '../replication/fakes.ts';
 import { mirrored, startTestBroker, type TestBroker } from '../replication/harness.ts';
@@ -27,6 +28,8 @@ class Stage {
   readonly partition: Partition;
   readonly illegal: string[] = [];
   readonly elected: number[] = [];
+  /** What the next elections answer; success when there is none. */
+  readonly electionErrors: ErrorCode[] = [];
   driver: PartitionDriver | undefined;
 
   constructor(broker: TestBroker) {
@@ -56,6 +59,8 @@ class Stage {
         controller: {
           electSameLeader: async (_id, _partition, leaderEpoch) => {
             this.elected.push(leaderEpoch);
+            const error = this.electionErrors.shift();
+            if (error !== undefined) return { error, message: 'not now' };
             return { error: 0, leaderEpoch: leaderEpoch + 1 };
           },
         },
@@ -542,4 +547,29 @@ test('F12 without topic ids, epochs that go backwards stop the partition and kee
     assert.equal(found?.cause, 'SOURCE_TOPIC_RECREATED');
     assert.deepEqual([found?.lastMirroredOffset, s.partition.log.logEndOffset], [3, 3]);
   }
+});
+
+test('T5 F10 after a cut nothing is fetched until its new epoch has begun', async (t) => {
+  const s = await stage(t);
+  s.electionErrors.push(7, 7);
+  s.drive(MEMBER);
+  await settle();
+  for (const [offset, epoch] of [
+    [0, 1],
+    [3, 2],
+  ] as const) {
+    s.deliver(mirrored(offset, 3, epoch));
+    await settle();
+    s.deliver(mirrored(offset, 3, epoch));
+  }
+  s.source.epochEnds.set(2, { leaderEpoch: 1, endOffset: 3 });
+  s.source.epochEnds.set(1, { leaderEpoch: 1, endOffset: 3 });
+  const [listener] = s.source.registered.values();
+  const address = { host: 's', port: 1 };
+  assert.equal(await listener?.verify({ brokerId: 1, address, leaderEpoch: 3 }), false);
+  await settle();
+  assert.deepEqual([s.gate(), s.partition.log.logEndOffset], ['FAILED', 3]);
+  await s.broker.clock.advance(10_000);
+  assert.equal(s.source.registered.size, 0);
+  assert.deepEqual(s.elected, [0, 0, 0]);
 });

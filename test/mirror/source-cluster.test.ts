@@ -164,6 +164,7 @@ async function setup(t: TestContext): Promise<Setup> {
         learn: () => told.push(`${partition} learn`),
         fail: (cause) => told.push(`${partition} fail ${cause}`),
         outOfRange: () => told.push(`${partition} outOfRange`),
+        recreated: () => told.push(`${partition} recreated`),
         startInside: () => told.push(`${partition} startInside`),
         lost: () => told.push(`${partition} lost`),
       },

@@ -56,6 +56,7 @@ async function setup(t: TestContext, fields: Partial<CutContext> = {}): Promise<
     },
     keepsTail: false,
     leaderEpoch: 0,
+    debt: { owed: false },
     isCurrent: () => true,
     ...fields,
   };
@@ -103,6 +104,23 @@ test('D1 the cut is repeated until the log ends at its last stable offset', asyn
   assert.deepEqual([partition.log.logEndOffset, partition.log.lastStableOffset], [1, 1]);
   assert.deepEqual(partition.log.openTransactions(), []);
   assert.deepEqual(elected, [0]);
+});
+
+test('T5 S3 a new epoch that was refused is asked for again when nothing is left to cut', async (t) => {
+  for (const cut of [cutToLastStable, (...[c, p]: [CutContext, Partition]) => cutTo(c, p, 3)]) {
+    const answers = [7, 7, 0];
+    const controller: CutContext['controller'] = {
+      electSameLeader: async () => ({ error: (answers.shift() ?? 0) as 7, message: 'late' }),
+    };
+    const { partition, context } = await setup(t, { controller });
+    append(partition, mirrored(0, 3), inTransaction(3, -2n));
+    for (let tries = 0; tries < 2; tries++) {
+      await assert.rejects(cut(context, partition), MirrorFailure);
+      assert.equal(partition.log.logEndOffset, 3);
+    }
+    await assert.rejects(cut(context, partition), Superseded);
+    assert.deepEqual(answers, []);
+  }
 });
 
 test('D1 S3 repeated when nothing is left to cut, it does nothing', async (t) => {
