@@ -3,7 +3,7 @@
  *
  * Called by the embedded controller. Each resource is judged alone, with all its overrides as they
  * would be; a setting that keeps its value makes no record. `mirror.name` is refused: membership is
- * changed by the mirror APIs only (rule O2).
+ * changed by the mirror APIs only (rule O2); so is the recorded identity of a source (rule O4).
  */
 import { MAX_STRING_BYTES } from '../base/bytes.ts';
 import { ErrorCode } from '../protocol/errors.ts';
@@ -20,7 +20,13 @@ import {
   type Refusal,
   refuse,
 } from './decide.ts';
-import { ConfigResourceType, configKey, type MetadataImage, MIRROR_NAME_CONFIG } from './image.ts';
+import {
+  ConfigResourceType,
+  configKey,
+  type MetadataImage,
+  MIRROR_NAME_CONFIG,
+  SOURCE_CLUSTER_ID_CONFIG,
+} from './image.ts';
 import { type MetadataRecord, metadataRecord } from './record-framing.ts';
 
 /** ConfigOperation of the request. */
@@ -111,6 +117,12 @@ function applyAlteration(
     return refuse(
       ErrorCode.INVALID_REQUEST,
       `The config ${name} is internal: add the topic to, or remove it from, a mirror instead.`,
+    );
+  }
+  if (resourceType === ConfigResourceType.MIRROR && name === SOURCE_CLUSTER_ID_CONFIG) {
+    return refuse(
+      ErrorCode.INVALID_REQUEST,
+      `The config ${name} is what the source said of itself: for another source create another mirror.`,
     );
   }
   if (configOperation === AlterConfigOperation.DELETE) {

@@ -22,6 +22,8 @@ export const ConfigResourceType = {
 
 /** Topic config that holds a topic's membership in a mirror (rule O2): internal, never settable. */
 export const MIRROR_NAME_CONFIG = 'mirror.name';
+/** Mirror config that holds the id of the source cluster (rule O4): internal, never settable. */
+export const SOURCE_CLUSTER_ID_CONFIG = 'mirror.source.cluster.id';
 /** Ending of a membership value once the topic is detached or detaching (rule O2). */
 export const REMOVED_SUFFIX = '.removed';
 /** A partition's leader when it has none. */

@@ -10,7 +10,12 @@ import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import { mirrorTopicsResponse } from '../metadata/decide-mirrors.ts';
-import { ConfigResourceType, type MetadataImage, type TopicImage } from '../metadata/image.ts';
+import {
+  ConfigResourceType,
+  type MetadataImage,
+  SOURCE_CLUSTER_ID_CONFIG,
+  type TopicImage,
+} from '../metadata/image.ts';
 import { INTERNAL_TOPIC_NAMES } from '../metadata/topic-names.ts';
 import { ApiKey } from '../protocol/api-keys.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
@@ -50,12 +55,7 @@ import { type MirrorCause, MirrorFailure } from './causes.ts';
 import type { MirrorCoordinator } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorQueries } from './queries.ts';
-import {
-  checkMirrorConfigs,
-  checkMirrorName,
-  parseMirrorSettings,
-  SOURCE_CLUSTER_ID_CONFIG,
-} from './settings.ts';
+import { checkMirrorConfigs, checkMirrorName, parseMirrorSettings } from './settings.ts';
 import { addressText, SourceClient } from './source-client.ts';
 import { parseRowKeyText } from './state-row.ts';
 import { writeStates } from './state-writes.ts';

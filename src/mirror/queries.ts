@@ -7,7 +7,12 @@
  * this one; asking the others (A4) has its place in `#describePartition`.
  */
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
-import { ConfigResourceType, type MetadataImage, type TopicImage } from '../metadata/image.ts';
+import {
+  ConfigResourceType,
+  type MetadataImage,
+  SOURCE_CLUSTER_ID_CONFIG,
+  type TopicImage,
+} from '../metadata/image.ts';
 import { errors } from '../protocol/errors.ts';
 import type {
   LastMirroredOffsetsRequest,
@@ -27,7 +32,6 @@ import type {
 } from '../protocol/messages/12796-read-mirror-states.ts';
 import { type MirrorStateStore, mirrorNames } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
-import { SOURCE_CLUSTER_ID_CONFIG } from './settings.ts';
 import { MirrorState } from './states.ts';
 
 /** "Not asked for", as Kafka writes it. */

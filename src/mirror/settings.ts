@@ -6,6 +6,7 @@
  * A setting that this version cannot honour (anything but PLAINTEXT) is refused, never ignored.
  */
 import { present } from '../base/assert.ts';
+import { SOURCE_CLUSTER_ID_CONFIG } from '../metadata/image.ts';
 
 /** How the text of a setting is read. */
 export type MirrorSettingType = 'string' | 'int' | 'long' | 'boolean' | 'list' | 'password';
@@ -22,9 +23,6 @@ export interface MirrorSettingDefinition {
   /** Each element must compile as a regular expression. */
   readonly regex?: true;
 }
-
-/** Config that keeps the id of the source cluster (rule O4): set by CreateMirror, not by users. */
-export const SOURCE_CLUSTER_ID_CONFIG = 'mirror.source.cluster.id';
 
 /** Topic configs that Y4 never copies, unless the setting is replaced. */
 export const DEFAULT_EXCLUDED_TOPIC_PROPERTIES: readonly string[] = [

@@ -75,6 +75,15 @@ describe('decideIncrementalAlterConfigs', () => {
       assert.equal(error, 'INVALID_REQUEST');
       assert.deepEqual(records, []);
     });
+    it(`O4: refuses mirror.source.cluster.id for operation ${operation}`, () => {
+      const alterations: Alteration[] = [
+        ['request.timeout.ms', SET, '7'],
+        ['mirror.source.cluster.id', operation, 'x'],
+      ];
+      const { error, message, records } = alter(MIRROR, 'm', ...alterations);
+      assert.deepEqual([error, records], ['INVALID_REQUEST', []]);
+      assert.match(message, /mirror\.source\.cluster\.id/);
+    });
   }
 
   it('sets, deletes, appends to the default, subtracts; membership stays', () => {

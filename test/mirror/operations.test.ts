@@ -12,11 +12,11 @@ import {
   emptyImage,
   type MetadataImage,
   metadataImage,
+  SOURCE_CLUSTER_ID_CONFIG,
 } from '../../src/metadata/image.ts';
 import { MirrorFailure } from '../../src/mirror/causes.ts';
 import type { MirrorManager } from '../../src/mirror/mirror-manager.ts';
 import { MirrorOperations } from '../../src/mirror/operations.ts';
-import { SOURCE_CLUSTER_ID_CONFIG } from '../../src/mirror/settings.ts';
 import { rowKeyText } from '../../src/mirror/state-row.ts';
 import { MirrorState } from '../../src/mirror/states.ts';
 import { ApiKey } from '../../src/protocol/api-keys.ts';
@@ -122,7 +122,7 @@ function withTopic(id: Uuid, membership?: { mirror: string; removed: boolean }):
 
 const SOURCE: [string, string] = ['bootstrap.servers', 'b:1'];
 
-test('A2 O6 a bad name or setting is refused before anything else happens', async () => {
+test('A2 O4 O6 a bad name or setting is refused before anything else happens', async () => {
   const desk = new Desk(imageWith(['m']));
   const cases: [string, [string, string][], number, RegExp][] = [
     ['a.removed', [SOURCE], errors.INVALID_REQUEST.code, /\.removed/],
