@@ -9,6 +9,7 @@
 import { type Uuid, ZERO_UUID } from '../../base/uuid.ts';
 import { errorName, errors } from '../../protocol/errors.ts';
 import { ProduceRequest, ProduceResponse } from '../../protocol/messages/00-produce.ts';
+import { batchProblem, NO_PRODUCER_ID, RecordBatch } from '../../protocol/record-batch.ts';
 import type { EncodableOf } from '../../protocol/schema.ts';
 import type { ProduceEntry, ProduceResult } from '../../replication/produce.ts';
 import {
@@ -89,6 +90,13 @@ function errorBeforeAppend(
   if (!known) return errors.UNKNOWN_TOPIC_ID.code;
   if (records === null || records.length === 0) return errors.INVALID_RECORD.code;
   if (request.transactionalId !== null) return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code;
+  // Bytes that are no batch are refused at the append; of batches, exactly one is accepted there.
+  if (batchProblem(records) !== undefined) return undefined;
+  const batch = new RecordBatch(records);
+  // Nobody could end it: the last stable offset would stand still for ever.
+  if (batch.isTransactional) return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code;
+  // Ids below −1 are those of mirrored records (P1); a client's would pass for one of them.
+  if (batch.producerId < NO_PRODUCER_ID) return errors.INVALID_RECORD.code;
   return undefined;
 }
 
