@@ -121,13 +121,14 @@ export interface EndOfTransaction {
 
 /**
  * The marker in the control batch of `size` bytes at `at`; undefined when its record is of another
- * type. Throws MalformedBytes when there is no readable record.
+ * type, or when compaction has taken it (the batch is left to tell the producer's epoch). Throws MalformedBytes when there is no readable record.
  */
 export function readMarker(
   bytes: Uint8Array,
   at: number,
   size: number,
 ): EndOfTransaction | undefined {
+  if (size === BATCH_HEADER_BYTES) return undefined;
   const reader = new ByteReader(bytes, at + BATCH_HEADER_BYTES, at + size);
   reader.varint();
   reader.int8();

@@ -81,7 +81,10 @@ export function applyToProducers(
     return;
   }
   const marker = readMarker(bytes, at, header.size);
-  if (marker === undefined) return;
+  if (marker === undefined) {
+    if (header.recordCount === 0) producers.appendEmptied(header);
+    return;
+  }
   const completed = producers.appendMarker(header, marker);
   if (completed?.aborted === true) segment?.transactionIndex.append(completed);
 }

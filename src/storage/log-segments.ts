@@ -59,6 +59,16 @@ export class LogSegments {
     this.#list.push(segment);
   }
 
+  /** Whether the segment, as this object, is still part of the log. */
+  has(segment: LogSegment): boolean {
+    return this.#list[this.floorIndex(segment.baseOffset)] === segment;
+  }
+
+  /** Puts one segment in the place of neighbouring ones, with the base offset of the first. */
+  replace(old: readonly LogSegment[], by: LogSegment): void {
+    this.#list.splice(this.floorIndex(by.baseOffset), old.length, by);
+  }
+
   /** Takes out the first `count` segments. */
   takeFirst(count: number): LogSegment[] {
     return this.#list.splice(0, count);

@@ -114,6 +114,14 @@ export class ProducerState {
     }
   }
 
+  /** Takes in a control batch whose marker was compacted away: it still tells the epoch. */
+  appendEmptied(header: BatchHeader): void {
+    const entry = this.#entryFor(header);
+    this.#enterEpoch(entry, header.producerEpoch);
+    entry.timestampHigh = header.maxTimestampHigh;
+    entry.timestampLow = header.maxTimestampLow;
+  }
+
   /** Takes in an appended marker; the transaction it ended, if there was one. */
   appendMarker(header: BatchHeader, marker: EndOfTransaction): CompletedTransaction | undefined {
     const entry = this.#entryFor(header);
