@@ -52,10 +52,23 @@ export function describeTable(mirror: MirrorDescription): string[] {
     known(each.destinationOffset),
     known(each.lag),
     known(each.lastMirroredOffset),
-    each.cause === '' ? '' : `${each.cause}: ${each.message}`,
+    each.cause,
   ]);
   const headings = ['PARTITION', 'STATE', 'SOURCE', 'HERE', 'LAG', 'LAST-MIRRORED', 'CAUSE'];
   return rows.length === 0 ? ['  no topics yet'] : table(headings, rows);
+}
+
+/** Causes that `mirrors describe` explains below its table; the others are in the table alone. */
+const MAX_EXPLAINED = 20;
+
+/** Why partitions are held up and what resolves it (S5), one line each. */
+export function describeCauses(mirror: MirrorDescription): string[] {
+  const held = partitionStatuses(mirror).filter(({ cause }) => cause !== '');
+  const lines = held
+    .slice(0, MAX_EXPLAINED)
+    .map(({ topic, partition, cause, message }) => `  ${topic}-${partition} ${cause}: ${message}`);
+  const more = held.length - lines.length;
+  return more > 0 ? [...lines, `  … and ${more} more; --json shows all`] : lines;
 }
 
 /** A moment of a mirror, to compute rates from. */

@@ -6,7 +6,12 @@
  */
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';
-import { describeTable, type PartitionStatus, partitionStatuses } from './mirror-status.ts';
+import {
+  describeCauses,
+  describeTable,
+  type PartitionStatus,
+  partitionStatuses,
+} from './mirror-status.ts';
 import { CommandError, type Output, stdoutOutput, table } from './output.ts';
 
 /** Options that all of these commands have. */
@@ -166,6 +171,7 @@ export function describeMirrors(names: readonly string[], options: MirrorsOption
       output.value({ mirror: mirror.mirrorName, partitions: partitionStatuses(mirror) });
       output.text(`Mirror ${mirror.mirrorName}`);
       for (const line of describeTable(mirror)) output.text(line);
+      for (const line of describeCauses(mirror)) output.text(line);
     }
   });
 }

@@ -2,51 +2,95 @@
  * Why a mirror partition failed or is held up (rule S5): the causes, and what resolves each.
  *
  * Causes are text in rows and in DescribeMirrors. Retryable ones are tried again with backoff for
- * ever; the others need a person, and their advice names the command.
+ * ever; the others need a person, and DescribeMirrors adds to their message what resolves them.
  */
 
 interface CauseKind {
   readonly retryable: boolean;
   /** What an operator can do; for a retryable cause, what to look at. */
-  readonly advice: string;
+  readonly advice: (place: CausePlace) => string;
 }
 
-const REMOVE_AND_ADD = 'remove the topic from the mirror, then add it again';
+/** Where a cause occurred, so that advice can name commands in full. */
+export interface CausePlace {
+  readonly mirror: string;
+  readonly topic: string;
+}
+
+const removeCommand = ({ mirror, topic }: CausePlace): string =>
+  `\`twinlog mirrors remove ${mirror} ${topic}\``;
+const addCommand = ({ mirror, topic }: CausePlace): string =>
+  `\`twinlog mirrors add ${mirror} ${topic}\``;
+const deleteHere = ({ topic }: CausePlace): string =>
+  `delete it here (\`kafka-topics.sh --delete --topic ${topic}\`)`;
+
+/** Something is repaired elsewhere, then the partition starts anew without losing its data. */
+const repair =
+  (what: string) =>
+  (place: CausePlace): string =>
+    `${what}, then ${removeCommand(place)} and ${addCommand(place)}`;
+
+/** The local copy cannot become the source's without losing what it has: a person decides. */
+const keepOrReplace = (place: CausePlace): string =>
+  `to keep what is here and write to it: ${removeCommand(place)}; to take the source's copy instead: ` +
+  `${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`;
+
+const look = (at: string) => (): string => at;
 
 const CAUSES = {
-  SOURCE_UNREACHABLE: { retryable: true, advice: 'check bootstrap.servers and the network' },
-  SOURCE_AUTHENTICATION_FAILED: { retryable: true, advice: "check the mirror's credentials" },
-  SOURCE_AUTHORIZATION_FAILED: { retryable: true, advice: 'grant READ and DESCRIBE at the source' },
-  SOURCE_TIMED_OUT: { retryable: true, advice: 'check the load of the source and the network' },
-  SOURCE_LEADER_UNKNOWN: { retryable: true, advice: 'check the partition at the source' },
-  SOURCE_TOPIC_MISSING: { retryable: true, advice: 'check that the topic exists at the source' },
-  SOURCE_ERROR: { retryable: true, advice: 'see the message' },
-  STORAGE_BUSY: { retryable: true, advice: "check this broker's disks" },
-  DESTINATION_BUSY: { retryable: true, advice: 'see the message' },
+  SOURCE_UNREACHABLE: { retryable: true, advice: look('check bootstrap.servers and the network') },
+  SOURCE_AUTHENTICATION_FAILED: { retryable: true, advice: look("check the mirror's credentials") },
+  SOURCE_AUTHORIZATION_FAILED: {
+    retryable: true,
+    advice: look('grant READ and DESCRIBE at the source'),
+  },
+  SOURCE_TIMED_OUT: {
+    retryable: true,
+    advice: look('check the load of the source and the network'),
+  },
+  SOURCE_LEADER_UNKNOWN: { retryable: true, advice: look('check the partition at the source') },
+  SOURCE_TOPIC_MISSING: {
+    retryable: true,
+    advice: (place) =>
+      `if it was deleted there on purpose: ${removeCommand(place)}; the data stays`,
+  },
+  SOURCE_ERROR: { retryable: true, advice: look('see the message') },
+  STORAGE_BUSY: { retryable: true, advice: look("check this broker's disks") },
+  DESTINATION_BUSY: { retryable: true, advice: look('see the message') },
   SOURCE_CLUSTER_CHANGED: {
     retryable: false,
-    advice: 'point bootstrap.servers back to the recorded cluster, or create another mirror',
+    advice: (place) =>
+      `${repair('let bootstrap.servers lead to the recorded cluster again')(place)}; ` +
+      'for another cluster: `twinlog mirrors create`',
   },
-  LOOP: { retryable: false, advice: 'stop the mirror of this topic in the other direction' },
-  SOURCE_DIVERGED: { retryable: false, advice: `${REMOVE_AND_ADD} with full resync` },
-  WOULD_DISCARD_ALL: { retryable: false, advice: `${REMOVE_AND_ADD} with full resync` },
-  CORRUPT_SOURCE_BATCH: { retryable: false, advice: 'repair the source replica, then retry' },
+  LOOP: {
+    retryable: false,
+    advice: (place) =>
+      `remove the topic from the mirror in the other direction, or here: ${removeCommand(place)}`,
+  },
+  SOURCE_DIVERGED: { retryable: false, advice: keepOrReplace },
+  WOULD_DISCARD_ALL: { retryable: false, advice: keepOrReplace },
+  CORRUPT_SOURCE_BATCH: { retryable: false, advice: repair('repair the replica at the source') },
   TIERED_STORAGE: {
     retryable: false,
-    advice: `${REMOVE_AND_ADD} when the source holds the data locally`,
+    advice: repair('raise local.retention.ms of the topic at the source'),
   },
   PRODUCER_ID_OUT_OF_RANGE: {
     retryable: false,
-    advice: 'shorten the chain of mirrors that feeds the source',
+    advice: (place) => `${removeCommand(place)} and mirror from a cluster nearer to the origin`,
   },
-  INCONSISTENT_TOPIC_ID: { retryable: false, advice: REMOVE_AND_ADD },
+  INCONSISTENT_TOPIC_ID: {
+    retryable: false,
+    advice: (place) => `${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`,
+  },
   UNSUPPORTED_MESSAGE_FORMAT: {
     retryable: false,
-    advice: 'have the source rewrite the topic in message format v2',
+    advice: repair('have the source write the topic anew in message format v2'),
   },
   SOURCE_TOPIC_RECREATED: {
     retryable: false,
-    advice: 'delete the topic here and add the new one',
+    advice: (place) =>
+      `to follow the new topic: ${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`,
   },
 } as const satisfies Record<string, CauseKind>;
 
@@ -73,7 +117,13 @@ export function isRetryable(cause: string): boolean {
   return (CAUSES as Record<string, CauseKind | undefined>)[cause]?.retryable ?? true;
 }
 
-/** What resolves the cause. */
-export function adviceFor(cause: string): string {
-  return (CAUSES as Record<string, CauseKind | undefined>)[cause]?.advice ?? 'see the message';
+/** What resolves the cause, with the command (S5). */
+export function adviceFor(cause: string, place: CausePlace): string {
+  const kind = (CAUSES as Record<string, CauseKind | undefined>)[cause];
+  return kind?.advice(place) ?? 'see the message';
+}
+
+/** The message of a cause, with what resolves it where nothing resolves itself (S5). */
+export function explain(cause: string, message: string, place: CausePlace): string {
+  return isRetryable(cause) ? message : `${message}. To resolve: ${adviceFor(cause, place)}.`;
 }

@@ -261,7 +261,9 @@ export class MirrorOperations {
       return refuse(errors.INVALID_TOPIC_EXCEPTION.code, message);
     }
     if (topic.fullResync) {
-      const message = 'Full resync is not supported by this version: delete the topic here first.';
+      const message =
+        "Full resync is not supported by this version. To take the source's copy of a topic " +
+        'instead of the one here, delete it here (kafka-topics.sh --delete) and add it again.';
       return refuse(errors.INVALID_REQUEST.code, message);
     }
     try {

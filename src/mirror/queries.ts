@@ -30,6 +30,7 @@ import type {
   ReadMirrorStatesRequest,
   ReadMirrorStatesResponse,
 } from '../protocol/messages/12796-read-mirror-states.ts';
+import { explain } from './causes.ts';
 import { type MirrorStateStore, mirrorNames } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorState } from './states.ts';
@@ -91,28 +92,34 @@ export class MirrorQueries {
     const mirrors = (asked.length === 0 ? known : asked).map((mirrorName) => ({
       errorCode: known.includes(mirrorName) ? errors.NONE.code : errors.RESOURCE_NOT_FOUND.code,
       mirrorName,
-      topics: this.#describeTopics(members.get(mirrorName) ?? []),
+      topics: this.#describeTopics(mirrorName, members.get(mirrorName) ?? []),
       authorizedOperations: NO_AUTHORIZED_OPERATIONS,
     }));
     return { throttleTimeMs: 0, mirrors };
   }
 
-  #describeTopics(topics: readonly TopicImage[]): DescribedMirror['topics'] {
+  #describeTopics(mirror: string, topics: readonly TopicImage[]): DescribedMirror['topics'] {
     return [...topics]
       .sort((a, b) => (a.name < b.name ? -1 : 1))
       .map((topic) => ({
         topicName: topic.name,
         partitions: [...topic.partitions.keys()]
           .sort((a, b) => a - b)
-          .map((partition) => this.#describePartition(topic.id, partition)),
+          .map((partition) => this.#describePartition(mirror, topic, partition)),
       }));
   }
 
   /** A4; a partition that another broker leads is UNKNOWN here. */
-  #describePartition(topicId: Uuid, partitionIndex: number): DescribedPartition {
-    const driver = this.#options.manager.driver(topicId, partitionIndex);
+  #describePartition(
+    mirror: string,
+    topic: TopicImage,
+    partitionIndex: number,
+  ): DescribedPartition {
+    const driver = this.#options.manager.driver(topic.id, partitionIndex);
     const status = driver?.status();
     const progress = status?.progress;
+    const cause = status?.cause ?? '';
+    const message = explain(cause, status?.message ?? '', { mirror, topic: topic.name });
     const isKnown = progress !== undefined && progress.lag >= 0;
     return {
       partitionIndex,
@@ -122,8 +129,8 @@ export class MirrorQueries {
       state: status?.state ?? 'UNKNOWN',
       sourceLastStableOffset: progress?.sourceLastStableOffset ?? -1,
       lagMs: progress?.lagMs ?? -1,
-      cause: status?.cause ?? '',
-      message: status?.message ?? '',
+      cause,
+      message,
       sinceMs: status?.sinceMs ?? -1,
       nextRetryMs: status?.nextRetryMs ?? -1,
       lastMirroredOffset: status?.row?.lastMirroredOffset ?? -1,

@@ -3,6 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { MirrorDescription } from '../../src/cli/admin-client.ts';
 import {
+  describeCauses,
   describeTable,
   type PartitionStatus,
   partitionStatuses,
@@ -71,9 +72,23 @@ test('A4: the table is in order, with a dash for what is not known', () => {
     'PARTITION  STATE         SOURCE  HERE      LAG  LAST-MIRRORED  CAUSE',
     'a-2        MIRRORING          5     5        0  -',
     'a-10       MIRRORING  1,000,000     1  999,999  -',
-    'b-0        FAILED             -     -        -  -              SOURCE_UNREACHABLE: why',
+    'b-0        FAILED             -     -        -  -              SOURCE_UNREACHABLE',
   ]);
+  assert.deepEqual(describeCauses(mirror), ['  b-0 SOURCE_UNREACHABLE: why']);
   assert.deepEqual(describeTable(described([])), ['  no topics yet']);
+});
+
+test('S5 M3: causes are explained below the table, up to a limit', () => {
+  const partitions = Array.from({ length: 25 }, (_, index): [number, number, number, string] => [
+    index,
+    -1,
+    -1,
+    'LOOP',
+  ]);
+  const lines = describeCauses(described([{ name: 't', partitions }]));
+  assert.equal(lines.length, 21);
+  assert.equal(lines[19], '  t-19 LOOP: why');
+  assert.equal(lines[20], '  … and 5 more; --json shows all');
 });
 
 test('A4: the lag of a mirror is unknown while that of a partition is', () => {

@@ -17,6 +17,7 @@ import {
 import { MirrorFailure } from '../../src/mirror/causes.ts';
 import type { MirrorManager } from '../../src/mirror/mirror-manager.ts';
 import { MirrorOperations } from '../../src/mirror/operations.ts';
+import { MirrorQueries } from '../../src/mirror/queries.ts';
 import { rowKeyText } from '../../src/mirror/state-row.ts';
 import { MirrorState } from '../../src/mirror/states.ts';
 import { ApiKey } from '../../src/protocol/api-keys.ts';
@@ -373,4 +374,26 @@ test('A4 O1 mirrors are listed with their source, described with what is known',
     [first?.state, first?.sourceOffset, first?.destinationOffset, first?.lag],
     ['UNKNOWN', -1, -1, -1],
   );
+});
+
+test('S5 M3 DescribeMirrors says which command resolves what does not resolve itself', async () => {
+  const image = withTopic(ID, { mirror: 'm', removed: false });
+  const shown = async (cause: string): Promise<string | undefined> => {
+    const status = () => ({ state: 'FAILED', cause, message: 'why', sinceMs: 1, nextRetryMs: -1 });
+    const queries = new MirrorQueries({
+      image: () => image,
+      manager: { driver: () => ({ status }) } as unknown as Pick<MirrorManager, 'driver'>,
+      coordinator: new Desk(image).rows.coordinator,
+    });
+    const { mirrors } = await queries.describeMirrors({
+      mirrorNames: null,
+      includeAuthorizedOperations: false,
+      localOnly: false,
+    });
+    return mirrors[0]?.topics[0]?.partitions[0]?.message;
+  };
+  assert.equal(await shown('SOURCE_UNREACHABLE'), 'why');
+  const message = (await shown('WOULD_DISCARD_ALL')) ?? '';
+  assert.match(message, /^why\. To resolve: .*`twinlog mirrors remove m t`/);
+  assert.match(message, /`kafka-topics\.sh --delete --topic t`.*`twinlog mirrors add m t`\.$/);
 });
