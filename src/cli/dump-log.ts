@@ -75,8 +75,8 @@ class Dumper {
   }
 
   async dumpPath(path: string): Promise<void> {
-    if (this.#disk.list(path) !== undefined) return this.#dumpDirectory(path, 0);
     if (this.#disk.fileSize(path) === undefined) {
+      if (this.#disk.list(path) !== undefined) return this.#dumpDirectory(path, 0);
       throw new CommandError(`${path}: no such file or directory.`);
     }
     const end = await this.#dumpFile(path, 0);
@@ -212,6 +212,7 @@ export async function dumpLog(paths: string[], options: DumpLogOptions): Promise
     totals = await dumpPaths(nodeRuntime({ logLevel: 'error' }), paths, options, printToStdout);
   } catch (error) {
     if (error instanceof OutputClosed) return;
+    if (error instanceof DiskError) throw new CommandError(`${error.message}.`);
     throw error;
   }
   const { files, problems, filesWithProblems } = totals;
