@@ -16,7 +16,7 @@ const ROOT = fileURLToPath(new URL('..', import.meta.url));
 const SPEC = 'docs/spec/mirroring.md';
 const SKIPPED = 'docs/skipped-features.md';
 /** Where the program begins. */
-const COMMANDS = ['src/cli/main.ts'];
+const COMMANDS = ['src/cli/main.ts', 'src/sim/main.ts'];
 
 const report = (problems: readonly string[]): void =>
   assert.equal(problems.length, 0, `\n${problems.join('\n')}\n`);
@@ -60,6 +60,7 @@ const SNIPPETS: [rule: string, path: string, text: string, complaints: number][]
   ['ambient', 'src/io/node/a.ts', `setTimeout(f, Date.now());`, 0],
   ['ambient', 'src/sim/simulator.ts', `setImmediate(f); process.on('x', f);`, 0],
   ['ambient', 'src/sim/simulator.ts', `setTimeout(f, 1);`, 1],
+  ['ambient', 'src/sim/main.ts', `process.exit(1);`, 0],
   ['language', 'src/base/a.ts', `let a: any; const b = c as any; const d: any[] = [];`, 3],
   ['language', 'test/a.ts', `let a: Map<string, any>;`, 1],
   ['language', 'src/base/a.ts', `Promise.any(x); const any = 1; // any`, 0],

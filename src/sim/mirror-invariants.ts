@@ -169,7 +169,12 @@ export class MirrorInvariants {
       const [here, there] = this.#logs(watched);
       assert(here !== undefined && there !== undefined, 'both brokers run');
       if (this.#awaitsOperator(watched, here)) continue;
-      assertIdentical(watched, readLog(here), readLog(there).filter(isBelow(here.logEndOffset)));
+      // Deleted records may come back with a kill, on either side (the log start is written down
+      // now and then). Where the source lost records below it, too, nobody can compare those.
+      const from = watched.lost.size > 0 ? watched.maxSourceStart : 0;
+      const claimed = ({ nextOffset }: SeenBatch): boolean => nextOffset > from;
+      const expected = readLog(there).filter(isBelow(here.logEndOffset)).filter(claimed);
+      assertIdentical(watched, readLog(here).filter(claimed), expected);
     }
   }
 

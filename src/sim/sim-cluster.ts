@@ -6,7 +6,7 @@
  * metadata log that fails, which the supervisor answers with a new start after a pause, as an init
  * system does. `broker` is there from the end of the start on.
  */
-import { present } from '../base/assert.ts';
+import { Fault, present } from '../base/assert.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { Partition } from '../replication/partition.ts';
 import { type Broker, startBroker } from '../server/broker.ts';
@@ -119,6 +119,10 @@ export class SimCluster {
 
   #endedByItself(life: number, error: unknown): void {
     if (!this.#runs(life)) return;
+    // A defect is no reason to try again.
+    if (error instanceof TypeError || error instanceof RangeError || error instanceof Fault) {
+      throw error;
+    }
     const { simulator } = this.#world;
     simulator.trace(`${this.machine} gives up: ${String(error)}`);
     simulator.schedule(0, `${this.machine} exits`, () => {

@@ -34,8 +34,8 @@ const PACKAGES: Record<string, readonly string[]> = {
   commander: ['src/cli/'],
 };
 
-/** Folders that may touch the machine: time, chance, timers, Node's modules. */
-const MACHINE_FOLDERS = ['src/io/node/', 'src/cli/'];
+/** What may touch the machine: time, chance, timers, Node's modules. */
+const MACHINE_FOLDERS = ['src/io/node/', 'src/cli/', 'src/sim/main.ts'];
 /** The simulator's kernel drains with setImmediate and watches for unhandled rejections. */
 const DRAIN_FILE = 'src/sim/simulator.ts';
 
