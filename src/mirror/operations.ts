@@ -54,7 +54,7 @@ import type {
 import { type MirrorCause, MirrorFailure } from './causes.ts';
 import type { MirrorCoordinator } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
-import { MirrorQueries } from './queries.ts';
+import { MirrorQueries, type MirrorQueriesOptions } from './queries.ts';
 import { checkMirrorConfigs, checkMirrorName, parseMirrorSettings } from './settings.ts';
 import { addressText, SourceClient } from './source-client.ts';
 import { parseRowKeyText } from './state-row.ts';
@@ -73,6 +73,7 @@ export interface MirrorOperationsOptions {
   readonly image: () => MetadataImage;
   readonly manager: MirrorManager;
   readonly coordinator: MirrorCoordinator;
+  readonly offlinePartitions: MirrorQueriesOptions['offlinePartitions'];
   /** Makes `__mirror_state` if it is missing (C1); 0 or an error code. */
   readonly ensureStateTopic: () => Promise<number>;
 }

@@ -30,7 +30,9 @@ import type {
   ReadMirrorStatesRequest,
   ReadMirrorStatesResponse,
 } from '../protocol/messages/12796-read-mirror-states.ts';
-import { explain } from './causes.ts';
+import type { OfflinePartition } from '../storage/log-manager.ts';
+import { partitionKey } from '../storage/topic-partition.ts';
+import { explain, type MirrorCause } from './causes.ts';
 import { type MirrorStateStore, mirrorNames } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorState } from './states.ts';
@@ -46,11 +48,19 @@ export interface MirrorQueriesOptions {
   readonly image: () => MetadataImage;
   readonly manager: Pick<MirrorManager, 'driver'>;
   readonly coordinator: Pick<MirrorStateStore, 'read' | 'rowsOfPartition'>;
+  /** Partitions whose log this broker cannot use until it is started again, with the reason. */
+  readonly offlinePartitions: () => Iterable<OfflinePartition>;
 }
 
 /** A topic by id, or by name when the id is zero. */
 export function topicOf(image: MetadataImage, name: string, id: Uuid): TopicImage | undefined {
   return id === ZERO_UUID ? image.topicsByName.get(name) : image.topicsById.get(id);
+}
+
+/** What an operator reads of a partition whose log is offline (M3). */
+function offlineBecause(reason: string): Pick<DescribedPartition, 'cause' | 'message'> {
+  const message = `its log is offline: ${reason}. Make room or repair the disk, then restart twinlog.`;
+  return { cause: 'STORAGE_BUSY' satisfies MirrorCause, message };
 }
 
 /** See the file header. */
@@ -89,23 +99,35 @@ export class MirrorQueries {
       const topic = image.topicsByName.get(name);
       if (topic !== undefined) members.set(mirror, [...(members.get(mirror) ?? []), topic]);
     }
+    const offline = new Map<string, string>();
+    for (const { topic, partition, reason } of this.#options.offlinePartitions()) {
+      offline.set(partitionKey(topic, partition), reason);
+    }
     const mirrors = (asked.length === 0 ? known : asked).map((mirrorName) => ({
       errorCode: known.includes(mirrorName) ? errors.NONE.code : errors.RESOURCE_NOT_FOUND.code,
       mirrorName,
-      topics: this.#describeTopics(mirrorName, members.get(mirrorName) ?? []),
+      topics: this.#describeTopics(mirrorName, members.get(mirrorName) ?? [], offline),
       authorizedOperations: NO_AUTHORIZED_OPERATIONS,
     }));
     return { throttleTimeMs: 0, mirrors };
   }
 
-  #describeTopics(mirror: string, topics: readonly TopicImage[]): DescribedMirror['topics'] {
+  #describeTopics(
+    mirror: string,
+    topics: readonly TopicImage[],
+    offline: ReadonlyMap<string, string>,
+  ): DescribedMirror['topics'] {
     return [...topics]
       .sort((a, b) => (a.name < b.name ? -1 : 1))
       .map((topic) => ({
         topicName: topic.name,
         partitions: [...topic.partitions.keys()]
           .sort((a, b) => a - b)
-          .map((partition) => this.#describePartition(mirror, topic, partition)),
+          .map((partition) => {
+            const reason = offline.get(partitionKey(topic.name, partition));
+            const described = this.#describePartition(mirror, topic, partition);
+            return reason === undefined ? described : { ...described, ...offlineBecause(reason) };
+          }),
       }));
   }
 

@@ -180,6 +180,7 @@ function build(foundation: Foundation): Parts {
       image: () => metadata.image,
       manager: mirrorManager,
       coordinator: mirrorCoordinator,
+      offlinePartitions: () => logManager.offline(),
       ensureStateTopic: () => internalTopics.ensure(MIRROR_STATE_TOPIC),
     }),
     producerIds: new ProducerIds(controller, () => ({

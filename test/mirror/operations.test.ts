@@ -71,6 +71,7 @@ class Desk {
       image: () => image,
       manager: manager as unknown as MirrorManager,
       coordinator: this.rows.coordinator,
+      offlinePartitions: () => [],
       ensureStateTopic: async () => {
         this.ensured++;
         return 0;
@@ -384,6 +385,7 @@ test('S5 M3 DescribeMirrors says which command resolves what does not resolve it
       image: () => image,
       manager: { driver: () => ({ status }) } as unknown as Pick<MirrorManager, 'driver'>,
       coordinator: new Desk(image).rows.coordinator,
+      offlinePartitions: () => [],
     });
     const { mirrors } = await queries.describeMirrors({
       mirrorNames: null,
@@ -396,4 +398,23 @@ test('S5 M3 DescribeMirrors says which command resolves what does not resolve it
   const message = (await shown('WOULD_DISCARD_ALL')) ?? '';
   assert.match(message, /^why\. To resolve: .*`twinlog mirrors remove m t`/);
   assert.match(message, /`kafka-topics\.sh --delete --topic t`.*`twinlog mirrors add m t`\.$/);
+});
+
+test('M3 DescribeMirrors says when the log of a partition is offline, and why', async () => {
+  const image = withTopic(ID, { mirror: 'm', removed: false });
+  const queries = new MirrorQueries({
+    image: () => image,
+    manager: { driver: () => undefined },
+    coordinator: new Desk(image).rows.coordinator,
+    offlinePartitions: () => [{ topic: 't', partition: 0, reason: 'write x: ENOSPC' }],
+  });
+  const { mirrors } = await queries.describeMirrors({
+    mirrorNames: null,
+    includeAuthorizedOperations: false,
+    localOnly: false,
+  });
+  const [partition] = mirrors[0]?.topics[0]?.partitions ?? [];
+  assert.equal(partition?.state, 'UNKNOWN');
+  assert.equal(partition?.cause, 'STORAGE_BUSY');
+  assert.match(partition?.message ?? '', /offline: write x: ENOSPC.*restart/);
 });
