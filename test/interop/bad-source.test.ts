@@ -18,6 +18,7 @@ import {
   until,
 } from './mirror-watch.ts';
 import { freePort } from './processes.ts';
+import { brokerOnSmallDisk } from './small-disk.ts';
 import { startTwinlog, type TwinlogBroker } from './twinlog.ts';
 
 const skip = await interopSkipReason();
@@ -150,4 +151,37 @@ test('S5: a source whose port turns into something else is a cause, not a crash'
   await awaitProgress(source.bootstrap, twinlog, topic);
   await producer.stop();
   assert.deepEqual(await differencesWhenCaughtUp(source.bootstrap, twinlog, topic), []);
+});
+
+test('S5: a disk that is full holds the mirror up, and it goes on when there is room', {
+  skip,
+}, async (t) => {
+  const topic = 'full-disk';
+  const { bootstrap } = source;
+  const disk = await brokerOnSmallDisk({ name: 'full-disk-mirror' }, await freePort());
+  t.after(() => disk.destroy());
+  t.diagnostic(disk.kind);
+  const { broker } = disk;
+  await broker.start();
+  const java = await javaClient();
+  await java.createTopic(bootstrap, topic, PARTITIONS);
+  const common = { bootstrap, topic, partitions: PARTITIONS };
+  const producer = new LiveProducer(java, { ...common, valueBytes: 30_000 });
+  await broker.mirrors('create', MIRROR, '--source', bootstrap);
+  await broker.mirrors('add', MIRROR, topic);
+  await awaitProgress(bootstrap, broker, topic);
+  await disk.fill(1_500_000);
+  await until('every partition being held up', async () => {
+    const now = await partitionsOf(broker, MIRROR, topic);
+    const isHeldUp = now.every(({ cause }) => cause === 'STORAGE_BUSY');
+    return now.length === PARTITIONS && isHeldUp ? true : undefined;
+  });
+  broker.checkAlive();
+  await disk.free();
+  await broker.stop();
+  await broker.start();
+  await awaitProgress(bootstrap, broker, topic);
+  await producer.stop();
+  assert.deepEqual(await differencesWhenCaughtUp(bootstrap, broker, topic), []);
+  await awaitState(broker, MIRROR, topic, 'MIRRORING');
 });
