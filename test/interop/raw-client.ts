@@ -1,9 +1,11 @@
 /**
- * A minimal Kafka client over a socket: Metadata, ListOffsets and Fetch, answering raw bytes.
+ * A minimal Kafka client over a socket: Metadata, ListOffsets, OffsetForLeaderEpoch and Fetch,
+ * answering raw bytes; and CreateTopics with a given topic id, which twinlog alone has.
  *
  * The interop tests judge twinlog with it, so it shares no code with src/. Encoded by hand for one
- * version of each API that Apache Kafka 4 and twinlog both serve: Metadata 12, ListOffsets 4,
- * Fetch 11 (by topic name, consumer). Requests on one connection go one at a time.
+ * version of each API that Apache Kafka 4 and twinlog both serve: Metadata 12, ListOffsets 4 and 8,
+ * OffsetForLeaderEpoch 3, Fetch 11 (by topic name, consumer); CreateTopics 8. Requests on one
+ * connection go one at a time.
  */
 import { connect, type Socket } from 'node:net';
 
@@ -27,6 +29,15 @@ class Writer {
   }
   string(value: string): this {
     return this.int16(Buffer.byteLength(value)).bytes(Buffer.from(value));
+  }
+  compactString(value: string): this {
+    return this.varint(Buffer.byteLength(value) + 1).bytes(Buffer.from(value));
+  }
+  varint(value: number): this {
+    const bytes: number[] = [];
+    let rest = value;
+    for (; rest > 0x7f; rest >>>= 7) bytes.push((rest & 0x7f) | 0x80);
+    return this.bytes(Buffer.from([...bytes, rest]));
   }
   bytes(value: Buffer): this {
     this.#parts.push(value);
@@ -135,6 +146,21 @@ export interface FetchedPartition {
   readonly logStartOffset: bigint;
   readonly aborted: readonly { readonly producerId: bigint; readonly firstOffset: bigint }[];
   readonly records: Buffer;
+}
+
+/** What ListOffsets found: −1 where it found nothing. */
+export interface FoundOffset {
+  readonly error: number;
+  readonly timestamp: bigint;
+  readonly offset: bigint;
+  readonly leaderEpoch: number;
+}
+
+/** Where a leader epoch ends. */
+export interface EpochEnd {
+  readonly error: number;
+  readonly leaderEpoch: number;
+  readonly endOffset: bigint;
 }
 
 export type Isolation = 'read_uncommitted' | 'read_committed';
@@ -310,6 +336,67 @@ export class RawClient {
     const offset = reader.int64();
     if (error !== 0) throw new Error(`ListOffsets ${topic}-${partition}: error ${error}`);
     return offset;
+  }
+
+  /** The first record at or behind `timestamp`, or one of the special timestamps (−1 … −4). */
+  async findOffset(
+    topic: string,
+    partition: number,
+    timestamp: bigint,
+    isolation: Isolation = 'read_uncommitted',
+  ): Promise<FoundOffset> {
+    const body = new Writer().int32(-1).int8(isolationLevel(isolation)).varint(2);
+    body.compactString(topic).varint(2);
+    body.int32(partition).int32(-1).int64(timestamp).int8(0).int8(0).int8(0);
+    const reader = await this.#request(2, 8, true, body.done());
+    reader.int32(); // throttle time
+    reader.varint(); // one topic
+    reader.compactString();
+    reader.varint(); // one partition
+    reader.int32();
+    const error = reader.int16();
+    const found = { error, timestamp: reader.int64(), offset: reader.int64() };
+    return { ...found, leaderEpoch: reader.int32() };
+  }
+
+  /** Where `leaderEpoch`, or the largest known epoch below it, ends. */
+  async offsetForLeaderEpoch(
+    topic: string,
+    partition: number,
+    leaderEpoch: number,
+  ): Promise<EpochEnd> {
+    const body = new Writer().int32(-1).int32(1).string(topic);
+    body.int32(1).int32(partition).int32(-1).int32(leaderEpoch);
+    const reader = await this.#request(23, 3, false, body.done());
+    reader.int32(); // throttle time
+    reader.int32(); // one topic
+    reader.string();
+    reader.int32(); // one partition
+    const error = reader.int16();
+    reader.int32();
+    return { error, leaderEpoch: reader.int32(), endOffset: reader.int64() };
+  }
+
+  /** Creates a topic with a given id (32 hexadecimal digits) on twinlog. */
+  async createTopicWithId(
+    topic: string,
+    topicId: string,
+    partitions: number,
+    configs: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
+    const body = new Writer().varint(2).compactString(topic).int32(partitions).int16(-1).varint(1);
+    const settings = Object.entries(configs);
+    body.varint(settings.length + 1);
+    for (const [name, value] of settings) body.compactString(name).compactString(value).int8(0);
+    body.int8(1).bytes(Buffer.from(topicId, 'hex')).int8(0);
+    body.int8(0).int32(REQUEST_TIMEOUT_MS).int8(0).int8(0);
+    const reader = await this.#request(19, 8, true, body.done());
+    reader.int32(); // throttle time
+    reader.varint(); // one topic
+    reader.compactString();
+    reader.bytes(16);
+    const error = reader.int16();
+    if (error !== 0) throw new Error(`${topic}: error ${error}: ${reader.compactString()}`);
   }
 
   /** One Fetch from `offset`, without a session. */
