@@ -302,7 +302,7 @@ export class ReplicaManager implements MetadataPublisher {
     const { logManager, topicConfig } = this.#options;
     const existing = logManager.getLog(topicPartition);
     const isOurs = existing?.topicId === undefined || existing.topicId === topicId;
-    if (existing !== undefined && isOurs) return existing;
+    if (existing !== undefined && isOurs) return this.#adopt(existing, topicId);
     if (existing !== undefined) this.#setAside(existing, topicId);
     const name = directoryName(topicPartition);
     if (this.#stuck.has(name) || this.#unopened().has(name)) {
@@ -312,6 +312,17 @@ export class ReplicaManager implements MetadataPublisher {
     const create = (): Log => logManager.createLog(topicPartition, topicId, topicConfig(topic));
     const log = this.#onDisk(topicPartition, 'log cannot be created', create);
     if (log === undefined) this.#table.markOffline(topicId, partition);
+    return log;
+  }
+
+  /** A power loss can leave a new log without its topic id. */
+  #adopt(log: Log, topicId: Uuid): Log {
+    if (log.topicId === undefined) {
+      const { logManager } = this.#options;
+      this.#onDisk(log.topicPartition, 'topic id cannot be written', () => {
+        logManager.adoptLog(log, topicId);
+      });
+    }
     return log;
   }
 

@@ -15,6 +15,8 @@ export const RECOVERY_POINT_FILE = 'recovery-point-offset-checkpoint';
 export const LOG_START_FILE = 'log-start-offset-checkpoint';
 /** High watermarks. */
 export const HIGH_WATERMARK_FILE = 'replication-offset-checkpoint';
+/** Offsets up to which logs are compacted. */
+export const CLEANER_OFFSET_FILE = 'cleaner-offset-checkpoint';
 /** Start offsets of leader epochs, in a partition's directory. */
 export const LEADER_EPOCH_FILE = 'leader-epoch-checkpoint';
 /** The topic id, in a partition's directory. */
@@ -102,12 +104,12 @@ export function readOffsetCheckpoint(disk: Disk, path: string): PartitionOffset[
 export function writeOffsetCheckpoint(
   disk: Disk,
   path: string,
-  rows: readonly PartitionOffset[],
+  rows: Iterable<PartitionOffset>,
 ): void {
   writeRows(
     disk,
     path,
-    rows.map((row) => `${row.topic} ${row.partition} ${row.offset}`),
+    Array.from(rows, (row) => `${row.topic} ${row.partition} ${row.offset}`),
   );
 }
 
@@ -151,10 +153,25 @@ export function readPartitionMetadata(disk: Disk, directory: string): Uuid | und
   return topicId;
 }
 
-/** Writes the topic id into a partition directory. */
+function partitionMetadata(topicId: Uuid): string {
+  return `version: 0\ntopic_id: ${topicId}\n`;
+}
+
+/** Writes the topic id into a partition directory, durably. */
 export function writePartitionMetadata(disk: Disk, directory: string, topicId: Uuid): void {
   const path = `${directory}/${PARTITION_METADATA_FILE}`;
-  writeFileAtomically(disk, path, `version: 0\ntopic_id: ${topicId}\n`);
+  writeFileAtomically(disk, path, partitionMetadata(topicId));
+}
+
+/** Writes the topic id into a new partition directory; the log's first flush makes it durable. */
+export function writeNewPartitionMetadata(disk: Disk, directory: string, topicId: Uuid): void {
+  const file = disk.open(`${directory}/${PARTITION_METADATA_FILE}`, 'create');
+  try {
+    file.truncate(0);
+    file.write([Buffer.from(partitionMetadata(topicId), 'utf8')], 0);
+  } finally {
+    file.close();
+  }
 }
 
 /** Marks a log directory as stopped in order. */

@@ -19,22 +19,26 @@ export interface EpochEndOffset {
   readonly endOffset: number;
 }
 
+const NO_ENTRIES: readonly EpochEntry[] = [];
 const UNKNOWN: EpochEndOffset = Object.freeze({ leaderEpoch: -1, endOffset: -1 });
 
 /** Leader epochs of one log. */
 export class LeaderEpochCache {
   readonly #disk: Disk;
-  readonly #path: string;
-  #entries: EpochEntry[];
-  #dirty = false;
+  readonly #directory: string;
+  #entries: readonly EpochEntry[];
+  /** What the file says; the same list while nothing changed. */
+  #written: readonly EpochEntry[];
   /** −1: none. Kept beside the entries because every appended batch is compared with it. */
   #latest = -1;
 
-  /** Reads the checkpoint; throws CorruptCheckpoint. */
-  constructor(disk: Disk, directory: string) {
+  /** Reads the checkpoint, unless it `isAbsent`; throws CorruptCheckpoint. */
+  constructor(disk: Disk, directory: string, isAbsent = false) {
     this.#disk = disk;
-    this.#path = `${directory}/${LEADER_EPOCH_FILE}`;
-    this.#entries = readEpochCheckpoint(disk, this.#path);
+    this.#directory = directory;
+    const entries = isAbsent ? [] : readEpochCheckpoint(disk, `${directory}/${LEADER_EPOCH_FILE}`);
+    this.#entries = entries.length > 0 ? entries : NO_ENTRIES;
+    this.#written = this.#entries;
     this.#noteLatest();
   }
 
@@ -93,20 +97,36 @@ export class LeaderEpochCache {
     return { leaderEpoch: floor?.epoch ?? requestedEpoch, endOffset: higher.startOffset };
   }
 
-  /** Writes the checkpoint durably when something changed since. */
-  flush(): void {
-    if (!this.#dirty) return;
-    writeEpochCheckpoint(this.#disk, this.#path, this.#entries);
-    this.#dirty = false;
+  /**
+   * Writes the checkpoint durably when it would say something new. An epoch that has no record yet
+   * is not written: an opened log forgets it anyway, and a restart gives every idle partition one.
+   */
+  flush(logEndOffset: number): void {
+    if (this.#written === this.#entries) return;
+    let count = this.#entries.length;
+    while (count > 0 && (this.#entries[count - 1] as EpochEntry).startOffset >= logEndOffset) {
+      count--;
+    }
+    const entries = count === this.#entries.length ? this.#entries : this.#entries.slice(0, count);
+    if (sameEntries(entries, this.#written)) return;
+    writeEpochCheckpoint(this.#disk, `${this.#directory}/${LEADER_EPOCH_FILE}`, entries);
+    this.#written = entries;
   }
 
   #replace(entries: EpochEntry[]): void {
     this.#entries = entries;
-    this.#dirty = true;
     this.#noteLatest();
   }
 
   #noteLatest(): void {
     this.#latest = this.#entries.at(-1)?.epoch ?? -1;
   }
+}
+
+function sameEntries(a: readonly EpochEntry[], b: readonly EpochEntry[]): boolean {
+  return a.length === b.length && a.every((entry, index) => isSame(entry, b[index] as EpochEntry));
+}
+
+function isSame(a: EpochEntry, b: EpochEntry): boolean {
+  return a.epoch === b.epoch && a.startOffset === b.startOffset;
 }

@@ -1,5 +1,6 @@
 /**
- * All logs of one log directory: opening at start, creating, deleting, checkpoints, retention.
+ * All logs of one log directory: opening at start, creating, deleting, checkpoints, retention,
+ * compaction.
  *
  * Constructed by `server/broker.ts`; the replica manager and the controller ask it for logs.
  * - One live process per directory: a lock file says so, before anything else is touched.
@@ -12,23 +13,25 @@
  */
 import { assert } from '../base/assert.ts';
 import type { Uuid } from '../base/uuid.ts';
-import { DiskError, type Runtime, type Timer } from '../io/runtime.ts';
+import { type Disk, DiskError, type Runtime, type Timer } from '../io/runtime.ts';
 import {
+  CLEANER_OFFSET_FILE,
   CorruptCheckpoint,
   HIGH_WATERMARK_FILE,
   LOG_START_FILE,
-  type PartitionOffset,
   RECOVERY_POINT_FILE,
-  readOffsetCheckpoint,
   readPartitionMetadata,
   takeCleanShutdown,
   writeCleanShutdown,
-  writeOffsetCheckpoint,
+  writeNewPartitionMetadata,
   writePartitionMetadata,
 } from './checkpoints.ts';
+import { DueTimes } from './due-times.ts';
 import { Log } from './log.ts';
+import { LogCheckpoints } from './log-checkpoints.ts';
+import { type CleanerSettings, DEFAULT_CLEANER_SETTINGS, LogCleaner } from './log-cleaner.ts';
 import type { LogConfig } from './log-config.ts';
-import type { LogContext } from './log-context.ts';
+import type { FlushTarget, LogContext } from './log-context.ts';
 import { CorruptLog, loadLog } from './log-recovery.ts';
 import { OpenFiles } from './open-files.ts';
 import {
@@ -54,6 +57,8 @@ export const FLUSH_INTERVAL_MS = 60_000;
 export const RETENTION_INTERVAL_MS = 300_000;
 /** How long an idle producer is remembered, as in Apache Kafka. */
 export const PRODUCER_ID_EXPIRATION_MS = 86_400_000;
+/** Logs looked at in one turn of a pass over all of them. */
+const LOGS_PER_TURN = 256;
 /** Logs closed at a time. */
 const CLOSE_PARALLELISM = 16;
 
@@ -68,14 +73,19 @@ export interface LogManagerOptions {
   readonly defaultConfig: LogConfig;
   /** Default {@link PRODUCER_ID_EXPIRATION_MS}. */
   readonly producerIdExpirationMs?: number;
+  /** Default {@link DEFAULT_CLEANER_SETTINGS}. */
+  readonly cleaner?: Partial<CleanerSettings>;
+  /**
+   * Whether the log is a copy of a source's: what of it goes and what stays is the source's business
+   * (rules F5, F8), so neither retention nor compaction runs. Default: none is.
+   */
+  readonly isMirrored?: (log: Log) => boolean;
 }
 
 /** A partition that cannot be used until the next start. */
 export interface OfflinePartition extends TopicPartition {
   readonly reason: string;
 }
-
-type Offsets = Map<string, PartitionOffset>;
 
 /** The logs of one directory. */
 export class LogManager {
@@ -85,24 +95,44 @@ export class LogManager {
   readonly #logs = new Map<string, Log>();
   readonly #offline = new Map<string, OfflinePartition>();
   readonly #timers = new Map<string, Timer>();
-  readonly #deletions = new Set<Timer>();
-  /** What the checkpoint files say, by file name. */
-  readonly #checkpoints = new Map<string, Offsets>();
+  readonly #checkpoints: LogCheckpoints;
+  /** Logs to be flushed for `flush.ms`. */
+  readonly #flushes: DueTimes<FlushTarget>;
+  /** Directories of deleted logs to be removed. */
+  readonly #removals: DueTimes<string>;
+  readonly #cleaner: LogCleaner;
   #lock: { release(): void } | undefined;
   #flushing: Promise<void> | undefined;
+  /** Partition directories were made or renamed since the log directory was synced. */
+  #directoriesChanged = true;
+  #syncsSoon = false;
   #closed = false;
 
   constructor(runtime: Runtime, options: LogManagerOptions) {
     this.#runtime = runtime;
     this.#options = options;
+    const logs = { open: this.#logs, offline: this.#offline };
+    this.#checkpoints = new LogCheckpoints(runtime, options.logDir, logs);
+    this.#flushes = new DueTimes(runtime.clock, (log) => log.flushSoon());
+    this.#removals = new DueTimes(runtime.clock, (path) => this.#remove(path));
     this.#context = {
       disk: runtime.disk,
       files: new OpenFiles(runtime.disk),
       clock: runtime.clock,
       compression: runtime.compression,
       logger: runtime.logger,
-      checkpointRecoveryPoints: () => this.#checkpoint(RECOVERY_POINT_FILE),
+      random: runtime.random,
+      flushes: this.#flushes,
+      syncLogDirectory: () => this.#syncLogDirectory(),
+      checkpointRecoveryPoints: () => this.#checkpoints.write(RECOVERY_POINT_FILE),
+      checkpointCleanedOffsets: () => this.#checkpoints.write(CLEANER_OFFSET_FILE),
     };
+    this.#cleaner = new LogCleaner(runtime, {
+      settings: { ...DEFAULT_CLEANER_SETTINGS, ...options.cleaner },
+      all: () => this.allLogs(),
+      isMirrored: (log) => this.#isMirrored(log),
+      onCompacted: () => this.#checkpoints.writeIfPossible(CLEANER_OFFSET_FILE),
+    });
   }
 
   /**
@@ -118,9 +148,7 @@ export class LogManager {
       throw new LogDirectoryInUse(`${logDir} is in use by another process`);
     }
     const clean = takeCleanShutdown(disk, logDir);
-    for (const file of [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE]) {
-      this.#checkpoints.set(file, this.#readCheckpoint(file));
-    }
+    this.#checkpoints.load();
     for (const { name, isDirectory } of disk.list(logDir) ?? []) {
       if (!isDirectory) continue;
       const topicPartition = parseDirectoryName(name);
@@ -140,14 +168,21 @@ export class LogManager {
     const { topic, partition } = topicPartition;
     const directory = this.#directory(topicPartition);
     try {
-      const topicId = readPartitionMetadata(disk, directory);
-      const names = disk.list(directory) ?? [];
-      if (topicId === undefined && !names.some((entry) => entry.name.endsWith('.log'))) {
+      const key = partitionKey(topic, partition);
+      const wasFlushed = this.#checkpoints.has(RECOVERY_POINT_FILE, key) === true;
+      const topicId = wasFlushed
+        ? readPartitionMetadata(disk, directory)
+        : this.#unprovenTopicId(directory);
+      const isUnfinished =
+        (topicId === undefined && !hasLog(disk, directory)) ||
+        (topicId === 'torn' && isWithoutRecords(disk, directory));
+      if (isUnfinished) {
         // A creation that did not get far enough to be heard of.
         disk.remove(directory);
         return;
       }
-      this.#open(topicPartition, topicId, configFor(topic), clean);
+      const known = topicId === 'torn' ? undefined : topicId;
+      this.#open(topicPartition, known, configFor(topic), clean);
     } catch (error) {
       const known = [CorruptLog, CorruptCheckpoint, DiskError].some(
         (kind) => error instanceof kind,
@@ -156,6 +191,18 @@ export class LogManager {
       const reason = (error as Error).message;
       this.#offline.set(partitionKey(topic, partition), { topic, partition, reason });
       logger.error('partition is offline', { topic, partition, reason });
+    }
+  }
+
+  /** Nothing of the log was flushed: a power loss may have left any part of the file. */
+  #unprovenTopicId(directory: string): Uuid | 'torn' | undefined {
+    const { disk, logger } = this.#runtime;
+    try {
+      return readPartitionMetadata(disk, directory);
+    } catch (error) {
+      if (!(error instanceof CorruptCheckpoint)) throw error;
+      logger.warn('topic id is taken from the metadata', { reason: error.message });
+      return 'torn';
     }
   }
 
@@ -168,15 +215,19 @@ export class LogManager {
     const { clock } = this.#runtime;
     const directory = this.#directory(topicPartition);
     const key = partitionKey(topicPartition.topic, topicPartition.partition);
-    const offset = (file: string): number => this.#checkpoints.get(file)?.get(key)?.offset ?? 0;
+    const offset = (file: string): number => this.#checkpoints.offset(file, key) ?? 0;
     const context = { ...this.#context, nowMs: clock.wallMs() };
+    const firstDirtyOffset = this.#checkpoints.offset(CLEANER_OFFSET_FILE, key);
     const loaded = loadLog(context, directory, {
       config,
       clean,
+      firstDirtyOffset: firstDirtyOffset ?? 0,
       recoveryPoint: offset(RECOVERY_POINT_FILE),
+      hasRecoveryPoint: this.#checkpoints.has(RECOVERY_POINT_FILE, key),
       logStartOffset: offset(LOG_START_FILE),
     });
-    const log = new Log(this.#context, { topicPartition, topicId, directory, config, loaded });
+    const own = { topicPartition, topicId, directory, config };
+    const log = new Log(this.#context, { ...own, loaded, firstDirtyOffset });
     log.updateHighWatermark(offset(HIGH_WATERMARK_FILE));
     this.#logs.set(key, log);
     return log;
@@ -187,39 +238,68 @@ export class LogManager {
     return this.#logs.get(partitionKey(topicPartition.topic, topicPartition.partition));
   }
 
-  /** Creates the directory and log of a partition that has none. May throw DiskError. */
+  /**
+   * Creates the directory and log of a partition that has none. Durable with the first flush of a
+   * record: until then a power loss can take it, and the metadata has it made anew. May throw
+   * DiskError.
+   */
   createLog(topicPartition: TopicPartition, topicId: Uuid | undefined, config: LogConfig): Log {
     const { disk } = this.#runtime;
     const key = partitionKey(topicPartition.topic, topicPartition.partition);
     assert(!this.#logs.has(key) && !this.#offline.has(key), `log exists already: ${key}`);
-    for (const [file, offsets] of this.#checkpoints) {
-      if (offsets.has(key)) this.#checkpoint(file);
-    }
+    this.#checkpoints.forget(key);
     const directory = this.#directory(topicPartition);
     disk.makeDirectory(directory);
-    if (topicId !== undefined) writePartitionMetadata(disk, directory, topicId);
-    const log = this.#open(topicPartition, topicId, config, true);
-    disk.syncDirectory(directory);
-    disk.syncDirectory(this.#options.logDir);
-    return log;
+    this.#directoriesChanged = true;
+    if (topicId !== undefined) writeNewPartitionMetadata(disk, directory, topicId);
+    return this.#open(topicPartition, topicId, config, true);
+  }
+
+  /** Gives a log that has no topic id the one that the metadata says. May throw DiskError. */
+  adoptLog(log: Log, topicId: Uuid): void {
+    if (log.topicId !== undefined) return;
+    writePartitionMetadata(this.#runtime.disk, log.directory, topicId);
+    log.adopt(topicId);
+  }
+
+  /** Once for all that goes in this turn. A lost renaming makes a stray at the next start. */
+  #syncLogDirectorySoon(): void {
+    if (this.#syncsSoon) return;
+    this.#syncsSoon = true;
+    this.#directoriesChanged = true;
+    this.#runtime.clock.defer(() => {
+      this.#syncsSoon = false;
+      try {
+        if (!this.#closed) this.#syncLogDirectory();
+      } catch (error) {
+        if (!(error instanceof DiskError)) throw error;
+        this.#runtime.logger.warn('log directory not synced', { reason: error.message });
+      }
+    });
+  }
+
+  #syncLogDirectory(): void {
+    if (!this.#directoriesChanged) return;
+    this.#runtime.disk.syncDirectory(this.#options.logDir);
+    this.#directoriesChanged = false;
   }
 
   /** Takes the log away; its directory is removed after `file.delete.delay.ms`. */
   deleteLog(topicPartition: TopicPartition): void {
-    const { clock, disk, logger } = this.#runtime;
     const delayMs = this.getLog(topicPartition)?.config.fileDeleteDelayMs ?? 0;
     const path = this.#retire(topicPartition, deletedDirectoryName);
     if (path === undefined) return;
-    const timer = clock.setTimer(delayMs, () => {
-      this.#deletions.delete(timer);
-      try {
-        disk.remove(path);
-      } catch (error) {
-        if (!(error instanceof DiskError)) throw error;
-        logger.warn('deleted log is left for the next start', { path, reason: error.message });
-      }
-    });
-    this.#deletions.add(timer);
+    this.#removals.add(path, delayMs);
+  }
+
+  #remove(path: string): void {
+    const { disk, logger } = this.#runtime;
+    try {
+      disk.remove(path);
+    } catch (error) {
+      if (!(error instanceof DiskError)) throw error;
+      logger.warn('deleted log is left for the next start', { path, reason: error.message });
+    }
   }
 
   /** Takes the log away but keeps its directory, under a name that is not loaded again. */
@@ -241,7 +321,7 @@ export class LogManager {
     const unique = Buffer.from(random.bytes(16)).toString('hex');
     const path = `${this.#options.logDir}/${newName(topicPartition, unique)}`;
     disk.rename(this.#directory(topicPartition), path);
-    disk.syncDirectory(this.#options.logDir);
+    this.#syncLogDirectorySoon();
     return path;
   }
 
@@ -261,13 +341,23 @@ export class LogManager {
     ];
   }
 
-  /** Begins the periodic work: checkpoints, flushes, retention. */
+  /** Begins the periodic work: checkpoints, flushes, retention, compaction. */
   start(): void {
     this.#every('highWatermarks', HIGH_WATERMARK_INTERVAL_MS, () =>
-      this.#checkpointIfPossible(HIGH_WATERMARK_FILE),
+      this.#checkpoints.writeIfPossible(HIGH_WATERMARK_FILE),
     );
     this.#every('flush', FLUSH_INTERVAL_MS, () => this.#flushAll());
     this.#every('retention', RETENTION_INTERVAL_MS, () => this.#applyRetention());
+    this.#cleaner.start();
+  }
+
+  /** Compacts every log that is due, without waiting for the next round. */
+  compactNow(): Promise<void> {
+    return this.#cleaner.cleanAll();
+  }
+
+  #isMirrored(log: Log): boolean {
+    return this.#options.isMirrored?.(log) === true;
   }
 
   #every(name: string, intervalMs: number, work: () => void): void {
@@ -286,76 +376,55 @@ export class LogManager {
   }
 
   async #flushEach(): Promise<void> {
-    for (const log of [...this.#logs.values()]) {
-      if (this.#closed) return;
-      if (log.isOffline || log.recoveryPoint >= log.logEndOffset) continue;
+    await this.#forEachLog(async (log) => {
+      if (log.isOffline) return;
       try {
-        await log.flush();
+        if (log.recoveryPoint < log.logEndOffset) await log.flush();
+        else log.releaseMemory();
       } catch (error) {
         // The log has taken itself offline and said so.
         if (!(error instanceof DiskError)) throw error;
       }
-    }
+    });
     if (this.#closed) return;
-    this.#checkpointIfPossible(RECOVERY_POINT_FILE);
-    this.#checkpointIfPossible(LOG_START_FILE);
+    this.#checkpoints.writeIfPossible(RECOVERY_POINT_FILE);
+    this.#checkpoints.writeIfPossible(LOG_START_FILE);
   }
 
   #applyRetention(): void {
     const { producerIdExpirationMs = PRODUCER_ID_EXPIRATION_MS } = this.#options;
     const beforeMs = this.#runtime.clock.wallMs() - producerIdExpirationMs;
-    for (const log of this.allLogs()) {
-      if (log.isOffline) continue;
-      log.removeExpiredProducers(beforeMs);
-      try {
-        const deleted = log.deleteOldSegments();
-        const { topic, partition } = log.topicPartition;
-        if (deleted > 0)
-          this.#runtime.logger.info('segments deleted', { topic, partition, deleted });
-      } catch (error) {
-        // The log has taken itself offline and said so.
-        if (!(error instanceof DiskError)) throw error;
-      }
-    }
+    void this.#forEachLog((log) => {
+      if (log.topicPartition.topic !== METADATA_TOPIC) this.#retain(log, beforeMs);
+    });
   }
 
-  #readCheckpoint(file: string): Offsets {
-    const path = `${this.#options.logDir}/${file}`;
+  #retain(log: Log, beforeMs: number): void {
+    if (log.isOffline) return;
+    log.removeExpiredProducers(beforeMs);
+    // A run of compaction would end with the segment it is at; retention has time.
+    if (this.#isMirrored(log) || this.#cleaner.isCleaning(log)) return;
     try {
-      const rows = readOffsetCheckpoint(this.#runtime.disk, path);
-      return new Map(rows.map((row) => [partitionKey(row.topic, row.partition), row]));
+      const deleted = log.deleteOldSegments();
+      const { topic, partition } = log.topicPartition;
+      if (deleted > 0) this.#runtime.logger.info('segments deleted', { topic, partition, deleted });
     } catch (error) {
-      if (!(error instanceof CorruptCheckpoint)) throw error;
-      this.#runtime.logger.warn('checkpoint is not used', { reason: error.message });
-      return new Map();
-    }
-  }
-
-  /** Writes a checkpoint file when it would say something new. Rows of offline logs stay. */
-  #checkpoint(file: string): void {
-    const before = this.#checkpoints.get(file) ?? new Map();
-    const after: Offsets = new Map();
-    for (const key of this.#offline.keys()) {
-      const row = before.get(key);
-      if (row !== undefined) after.set(key, row);
-    }
-    for (const [key, log] of this.#logs) {
-      const offset = log.isOffline ? before.get(key)?.offset : offsetFor(file, log);
-      if (offset !== undefined) after.set(key, { ...log.topicPartition, offset });
-    }
-    if (sameOffsets(before, after)) return;
-    const path = `${this.#options.logDir}/${file}`;
-    writeOffsetCheckpoint(this.#runtime.disk, path, [...after.values()]);
-    this.#checkpoints.set(file, after);
-  }
-
-  #checkpointIfPossible(file: string): void {
-    try {
-      this.#checkpoint(file);
-    } catch (error) {
+      // The log has taken itself offline and said so.
       if (!(error instanceof DiskError)) throw error;
-      // Written again at the next turn; an old checkpoint only makes recovery read more.
-      this.#runtime.logger.warn('checkpoint not written', { reason: error.message });
+    }
+  }
+
+  /** One log after the other, making room for requests now and then; ends when the manager does. */
+  async #forEachLog(work: (log: Log) => Promise<void> | void): Promise<void> {
+    const { clock } = this.#runtime;
+    let count = 0;
+    for (const log of [...this.#logs.values()]) {
+      if (this.#closed) return;
+      const done = work(log);
+      if (done !== undefined) await done;
+      if (++count % LOGS_PER_TURN === 0) {
+        await new Promise<void>((resolve) => clock.defer(resolve));
+      }
     }
   }
 
@@ -363,7 +432,10 @@ export class LogManager {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    for (const timer of [...this.#timers.values(), ...this.#deletions]) timer.cancel();
+    for (const timer of this.#timers.values()) timer.cancel();
+    this.#flushes.close();
+    this.#removals.close();
+    await this.#cleaner.close();
     await this.#flushing;
     // Without the lock, the directory is another process's.
     if (this.#lock === undefined) return;
@@ -379,9 +451,7 @@ export class LogManager {
       }
     }
     clean &&= logs.every((log) => !log.isOffline);
-    for (const file of [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE]) {
-      this.#checkpoint(file);
-    }
+    this.#checkpoints.writeAll();
     if (clean) writeCleanShutdown(this.#runtime.disk, this.#options.logDir);
     this.#lock.release();
   }
@@ -391,15 +461,13 @@ export class LogManager {
   }
 }
 
-/** What a checkpoint file says of a log. */
-function offsetFor(file: string, log: Log): number | undefined {
-  if (file === RECOVERY_POINT_FILE) return log.recoveryPoint;
-  if (file === HIGH_WATERMARK_FILE) return log.highWatermark;
-  return log.needsLogStartCheckpoint ? log.logStartOffset : undefined;
+function hasLog(disk: Disk, directory: string): boolean {
+  return (disk.list(directory) ?? []).some(({ name }) => /\.log(\.swap)?$/.test(name));
 }
 
-function sameOffsets(a: Offsets, b: Offsets): boolean {
-  if (a.size !== b.size) return false;
-  for (const [key, row] of b) if (a.get(key)?.offset !== row.offset) return false;
-  return true;
+function isWithoutRecords(disk: Disk, directory: string): boolean {
+  const logs = (disk.list(directory) ?? []).filter(({ name }) => /\.log(\.swap)?$/.test(name));
+  return logs.every(({ name }) => {
+    return /^0+\.log$/.test(name) && disk.fileSize(`${directory}/${name}`) === 0;
+  });
 }

@@ -10,7 +10,7 @@
  * - What lies below the recovery point was made durable: damage there is not cut away but thrown as
  *   {@link CorruptLog}, and the partition stays offline.
  * - A new segment begins where the one before ended (log.ts sees to it, else it syncs first). So a
- *   hole between two segments above the recovery point is a lost tail, and the later one goes.
+ *   hole above recovery point and compacted part is a lost tail, and the segment behind it goes.
  */
 import { MalformedBytes } from '../base/bytes.ts';
 import type { Logger } from '../base/logger.ts';
@@ -18,14 +18,15 @@ import type { Disk } from '../io/runtime.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import type { BatchHeader } from './batch-header.ts';
 import { applyToProducers, learnEpoch, type ScanEnd, scanBatches } from './batch-scan.ts';
-import { CorruptCheckpoint, LEADER_EPOCH_FILE } from './checkpoints.ts';
+import { CorruptCheckpoint, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from './checkpoints.ts';
 import { LeaderEpochCache } from './leader-epoch-cache.ts';
 import type { LogConfig } from './log-config.ts';
 import { LogSegment, MAX_OFFSET_SPAN, segmentPath } from './log-segment.ts';
 import { LogSegments } from './log-segments.ts';
 import type { OpenFiles } from './open-files.ts';
-import { listSnapshots, readSnapshot, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
+import { readSnapshot, snapshotOffsets, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
 import { ProducerState } from './producer-state.ts';
+import { completeSwaps, DamagedSwap } from './swap-recovery.ts';
 
 /** Damage that recovery must not cut away. */
 export class CorruptLog extends Error {
@@ -39,8 +40,12 @@ export interface LoadOptions {
   readonly clean: boolean;
   /** Offset below which the log is durable. */
   readonly recoveryPoint: number;
+  /** Whether the log has a checkpointed recovery point; undefined: the file is damaged. */
+  readonly hasRecoveryPoint: boolean | undefined;
   /** Checkpointed log start offset, 0 if none. */
   readonly logStartOffset: number;
+  /** The log below was compacted, 0 if never. */
+  readonly firstDirtyOffset: number;
 }
 
 /** A loaded log. */
@@ -51,8 +56,10 @@ export interface LoadedLog {
   readonly recoveryPoint: number;
   readonly producers: ProducerState;
   readonly epochs: LeaderEpochCache;
-  /** Everything on disk is durable: it was left by an orderly stop, or just created. */
+  /** Everything on disk is durable: it was left by an orderly stop. */
   readonly isDurable: boolean;
+  /** That the directory exists, and its topic id, are durable: it was flushed some time. */
+  readonly isNamed: boolean;
   /** Offset of the newest snapshot file, if any. */
   readonly lastSnapshotOffset: number | undefined;
 }
@@ -63,6 +70,8 @@ export interface LoadContext {
   readonly files: OpenFiles;
   readonly logger: Logger;
   readonly nowMs: number;
+  /** Makes the partition directories themselves durable. */
+  readonly syncLogDirectory: () => void;
 }
 
 const LEFT_OVER = /\.(deleted|cleaned|tmp)$/;
@@ -78,10 +87,15 @@ class LogLoader {
   readonly #directory: string;
   readonly #options: LoadOptions;
   readonly #producers = new ProducerState();
+  /** File names in the directory at the start, of those that count. */
+  #names: ReadonlySet<string>;
+  /** Offsets of the producer snapshots, ascending. */
+  #snapshots: number[];
   #epochs: LeaderEpochCache;
   #segments: LogSegments;
   #logEndOffset = 0;
   #rebuilt = false;
+  #wasCut = false;
   /** Where checking begins; below the recovery point when epochs must be learned again. */
   #scanFromOffset: number;
 
@@ -90,6 +104,8 @@ class LogLoader {
     this.#directory = directory;
     this.#options = options;
     this.#scanFromOffset = options.recoveryPoint;
+    this.#names = new Set(this.#listNames());
+    this.#snapshots = snapshotOffsets(this.#names);
     this.#epochs = this.#openEpochs();
     this.#segments = this.#openSegments();
   }
@@ -97,6 +113,7 @@ class LogLoader {
   load(): LoadedLog {
     const options = this.#options;
     const clean = options.clean && this.#scanFromOffset === options.recoveryPoint;
+    let isNamed = options.hasRecoveryPoint === true;
     if (clean) this.#findEnd();
     else this.#recover();
     const logStartOffset = Math.max(options.logStartOffset, this.#segments.first.baseOffset);
@@ -106,12 +123,20 @@ class LogLoader {
     this.#removeSnapshots((offset) => offset > this.#logEndOffset);
     this.#removeStraySnapshots();
     if (clean) this.#loadProducers(this.#logEndOffset, logStartOffset);
-    if (!clean) this.#makeDurable();
-    const isDurable = clean && !this.#rebuilt;
+    // Up to the recovery point it is durable already, down to the names of the files.
+    const isDerivedOnly = this.#scanFromOffset < options.recoveryPoint;
+    const isChanged = this.#rebuilt || this.#wasCut || isDerivedOnly;
+    const isBehind = this.#logEndOffset > options.recoveryPoint;
+    if (!clean && (isChanged || isBehind) && !this.#isUnused()) {
+      this.#makeDurable();
+      isNamed = true;
+    }
+    const isDurable = clean && !this.#rebuilt && isNamed;
     if (isDurable) for (const segment of this.#segments.all()) segment.markSynced();
     return {
       segments: this.#segments,
       isDurable,
+      isNamed,
       logStartOffset,
       logEndOffset: this.#logEndOffset,
       recoveryPoint: clean
@@ -119,14 +144,15 @@ class LogLoader {
         : this.#logEndOffset,
       producers: this.#producers,
       epochs: this.#epochs,
-      lastSnapshotOffset: listSnapshots(this.#context.disk, this.#directory).at(-1),
+      lastSnapshotOffset: this.#snapshots.at(-1),
     };
   }
 
   #openEpochs(): LeaderEpochCache {
     const { disk, logger } = this.#context;
     try {
-      return new LeaderEpochCache(disk, this.#directory);
+      const isAbsent = !this.#names.has(LEADER_EPOCH_FILE);
+      return new LeaderEpochCache(disk, this.#directory, isAbsent);
     } catch (error) {
       if (!(error instanceof CorruptCheckpoint)) throw error;
       logger.warn('leader epochs are learned again from the log', { reason: error.message });
@@ -138,7 +164,8 @@ class LogLoader {
 
   #openSegments(): LogSegments {
     const { disk, files, nowMs } = this.#context;
-    const names = (disk.list(this.#directory) ?? []).map((entry) => entry.name);
+    const names = this.#fileNames();
+    this.#names = new Set(names);
     for (const name of names) {
       if (LEFT_OVER.test(name)) disk.remove(`${this.#directory}/${name}`);
     }
@@ -151,11 +178,34 @@ class LogLoader {
     const { config, logStartOffset } = this.#options;
     const segments = bases
       .sort((a, b) => a - b)
-      .map((base) => new LogSegment(files, this.#directory, base, config, nowMs));
+      .map((base) => new LogSegment(files, this.#directory, base, config, nowMs, this.#names));
     if (segments.length > 0) return new LogSegments(segments);
-    const first = new LogSegment(files, this.#directory, logStartOffset, config, nowMs);
+    const first = new LogSegment(
+      files,
+      this.#directory,
+      logStartOffset,
+      config,
+      nowMs,
+      this.#names,
+    );
     first.create();
     return new LogSegments([first]);
+  }
+
+  /** Of the files that count, once it is settled which of a compaction's do. */
+  #fileNames(): string[] {
+    const names = [...this.#names];
+    try {
+      const changed = completeSwaps(this.#context, this.#directory, names, this.#options.config);
+      return changed ? this.#listNames() : names;
+    } catch (error) {
+      if (error instanceof DamagedSwap) throw new CorruptLog(error.message);
+      throw error;
+    }
+  }
+
+  #listNames(): string[] {
+    return (this.#context.disk.list(this.#directory) ?? []).map(({ name }) => name);
   }
 
   /** After an orderly stop: the end is behind the last index entry of the active segment. */
@@ -249,15 +299,26 @@ class LogLoader {
       segment.writeIndexes();
       segment.syncNow();
     }
-    this.#epochs.flush();
-    this.#context.disk.syncDirectory(this.#directory);
+    this.#epochs.flush(this.#logEndOffset);
+    makeNamed(this.#context, this.#directory);
+  }
+
+  get #active(): LogSegment {
+    return this.#segments.active;
+  }
+
+  /** It was never flushed or cut. What a crash leaves of it is nothing, or an empty log at 0: the same when made anew. */
+  #isUnused(): boolean {
+    const { hasRecoveryPoint } = this.#options;
+    return hasRecoveryPoint === false && this.#logEndOffset === 0 && this.#active.size === 0;
   }
 
   /** Whether nothing is missing between what was scanned and `next`. */
   #follows(next: LogSegment): boolean {
     if (next.baseOffset === this.#logEndOffset) return true;
-    const durable = next.baseOffset <= this.#options.recoveryPoint;
-    return durable && next.baseOffset > this.#logEndOffset;
+    if (next.baseOffset < this.#logEndOffset) return false;
+    const { recoveryPoint, firstDirtyOffset } = this.#options;
+    return next.baseOffset <= Math.max(recoveryPoint, firstDirtyOffset);
   }
 
   /** The last indexed batch at or below the recovery point, or the start of the segment. */
@@ -321,6 +382,7 @@ class LogLoader {
       throw this.#corrupt(segment, end);
     }
     const dropped = this.#segments.takeFrom(index + 1);
+    this.#wasCut = true;
     this.#context.logger.warn('log is cut after a crash', {
       segment: segment.path,
       position: end.position,
@@ -362,27 +424,51 @@ class LogLoader {
       from: logStartOffset,
       to: offset,
       snapshotUpTo: offset,
+      snapshots: this.#snapshots,
     });
   }
 
   #snapshotAt(offset: number): void {
     const path = snapshotPath(this.#directory, offset);
     writeSnapshot(this.#context.disk, path, this.#producers.toSnapshot());
+    this.#snapshots = [...this.#snapshots.filter((known) => known !== offset), offset];
+    this.#snapshots.sort((a, b) => a - b);
   }
 
   #removeSnapshots(doomed: (offset: number) => boolean): void {
     const { disk } = this.#context;
-    for (const offset of listSnapshots(disk, this.#directory).filter(doomed)) {
+    for (const offset of this.#snapshots.filter(doomed)) {
       disk.remove(snapshotPath(this.#directory, offset));
     }
+    this.#snapshots = this.#snapshots.filter((offset) => !doomed(offset));
   }
 
   /** Snapshots belong to segment starts; of others only the newest is worth keeping. */
   #removeStraySnapshots(): void {
-    const newest = listSnapshots(this.#context.disk, this.#directory).at(-1);
+    if (this.#snapshots.length === 0) return;
+    const newest = this.#snapshots.at(-1);
     const bases = new Set(this.#segments.all().map((segment) => segment.baseOffset));
     this.#removeSnapshots((offset) => offset !== newest && !bases.has(offset));
   }
+}
+
+/** Makes it durable that the directory is there, which topic id it has, and its file names. */
+export function makeNamed(
+  context: Pick<LoadContext, 'disk' | 'syncLogDirectory'>,
+  directory: string,
+): void {
+  const { disk } = context;
+  const path = `${directory}/${PARTITION_METADATA_FILE}`;
+  if (disk.fileSize(path) !== undefined) {
+    const file = disk.open(path, 'update');
+    try {
+      file.syncNow();
+    } finally {
+      file.close();
+    }
+  }
+  disk.syncDirectory(directory);
+  context.syncLogDirectory();
 }
 
 /** From where to where producer state is replayed. */
@@ -395,6 +481,8 @@ export interface ReplayRange {
    * above the high watermark, so below a live one replay begins at or below it.
    */
   readonly snapshotUpTo: number;
+  /** Offsets of the snapshots there are, ascending. */
+  readonly snapshots: readonly number[];
 }
 
 /** Sets `producers` to the state at `range.to`. */
@@ -407,7 +495,7 @@ export function loadProducerState(
 ): void {
   producers.clear();
   let from = range.from;
-  for (const offset of listSnapshots(disk, directory).reverse()) {
+  for (const offset of [...range.snapshots].reverse()) {
     if (offset > range.snapshotUpTo) continue;
     const path = snapshotPath(directory, offset);
     const entries = readSnapshot(disk, path);

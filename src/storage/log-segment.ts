@@ -214,14 +214,16 @@ export class LogSegment {
     return first >= 0 && timestampMs >= 0 ? timestampMs - first : nowMs - this.#createdMs;
   }
 
-  /** Puts the indexes into memory for appending; noting goes on at `position`. */
+  /** Noting goes on at `position`; the first entry that is added puts an index into memory. */
   becomeActive(position: number, bytesSinceIndexEntry: number): void {
     this.#loadMaxTimestamp();
-    this.offsetIndex.file.load();
-    this.timeIndex.file.load();
-    this.transactionIndex.file.load();
     this.#notedTo = position;
     this.#bytesSinceIndexEntry = bytesSinceIndexEntry;
+  }
+
+  /** Lets go of the indexes' memory while nothing is appended. */
+  unloadIndexes(): void {
+    for (const file of this.#indexFiles()) file.unload();
   }
 
   /** Completes the indexes and lets go of their memory. */

@@ -5,7 +5,8 @@
  * - A new segment begins where the last batch of the one before ended, so that recovery can tell a
  *   lost tail from a gap; where relative offsets do not allow that, the log is synced first.
  * - A cut is durable before it returns, the lowered recovery point even before it begins.
- * - The recovery point moves only when data, indexes, epochs and directory below it are synced.
+ * - The recovery point moves only when data, indexes, epochs and directory below it are synced. Of
+ *   a log without records nothing is: a topic with many partitions would cost as many fsyncs.
  * - After a failed disk call nothing is known of the file: the log is offline until the next start.
  */
 import { DiskError, type Timer } from '../io/runtime.ts';
@@ -13,9 +14,14 @@ import { BatchHeader } from './batch-header.ts';
 import { applyToProducers, scanBatches } from './batch-scan.ts';
 import type { LeaderEpochCache } from './leader-epoch-cache.ts';
 import type { LogConfig } from './log-config.ts';
-import type { LogContext, NewLog } from './log-context.ts';
-import { loadProducerState } from './log-recovery.ts';
-import { LogSegment, MAX_OFFSET_SPAN } from './log-segment.ts';
+import type { FlushTarget, LogContext, NewLog } from './log-context.ts';
+import { loadProducerState, makeNamed } from './log-recovery.ts';
+import {
+  CLEANED_FILE_SUFFIX,
+  LogSegment,
+  MAX_OFFSET_SPAN,
+  SWAP_FILE_SUFFIX,
+} from './log-segment.ts';
 import type { LogSegments } from './log-segments.ts';
 import { listSnapshots, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
 import type { ProducerState } from './producer-state.ts';
@@ -23,7 +29,7 @@ import { numberFromHalves } from './time-index.ts';
 import type { TopicPartition } from './topic-partition.ts';
 
 /** Segments and what is derived from them. */
-export class LogStore {
+export class LogStore implements FlushTarget {
   readonly segments: LogSegments;
   readonly producers: ProducerState;
   readonly epochs: LeaderEpochCache;
@@ -37,11 +43,14 @@ export class LogStore {
   /** Behind the last batch; below logEndOffset after a truncation into a gap. */
   #batchesEnd: number;
   #recoveryPoint: number;
+  #firstDirtyOffset: number | undefined;
   #lastSnapshotOffset: number | undefined;
   /** Truncations so far: a flush that overlaps one proves nothing. */
   #truncations = 0;
   /** Files were created, renamed or removed since the directory was synced. */
   #directoryChanged: boolean;
+  /** The directory itself and its topic id are durable. Not before the first flush. */
+  #isNamed: boolean;
   #flushing: Promise<void> | undefined;
   #offline: DiskError | undefined;
   #closed = false;
@@ -58,8 +67,12 @@ export class LogStore {
     this.#logEndOffset = loaded.logEndOffset;
     this.#batchesEnd = loaded.logEndOffset;
     this.#recoveryPoint = loaded.recoveryPoint;
+    // Beyond the end is of no log that this is, or was.
+    const isKnown = (log.firstDirtyOffset ?? Infinity) <= loaded.logEndOffset;
+    this.#firstDirtyOffset = isKnown ? log.firstDirtyOffset : undefined;
     this.#lastSnapshotOffset = loaded.lastSnapshotOffset;
     this.#directoryChanged = !loaded.isDurable;
+    this.#isNamed = loaded.isNamed;
   }
 
   get config(): LogConfig {
@@ -73,6 +86,31 @@ export class LogStore {
   /** What lies below was made durable. */
   get recoveryPoint(): number {
     return this.#recoveryPoint;
+  }
+
+  /** The log below was compacted; undefined: never. */
+  get firstDirtyOffset(): number | undefined {
+    return this.#firstDirtyOffset;
+  }
+
+  /** The log below `offset` holds no key twice. */
+  noteCompacted(offset: number): void {
+    this.#firstDirtyOffset = offset;
+  }
+
+  /** Cuts so far: what was seen of the log before one may be gone. */
+  get truncations(): number {
+    return this.#truncations;
+  }
+
+  /** Whether nothing may be written any more. */
+  get isClosed(): boolean {
+    return this.#closed;
+  }
+
+  /** Whether it was ever flushed: then its recovery point is to be written down, even 0. */
+  get isNamed(): boolean {
+    return this.#isNamed;
   }
 
   /** The disk call that took the log offline. */
@@ -103,9 +141,14 @@ export class LogStore {
       !active.mustRoll(0, byteCount, lastOffset, this.#config, ageMs);
     if (fits) this.#writeRun(chunks, byteCount);
     else this.#appendWithRolls(chunks, nowMs);
-    if (this.#logEndOffset - this.#recoveryPoint >= this.#config.flushMessages) {
-      this.#flushInBackground();
-    }
+    if (this.#logEndOffset - this.#recoveryPoint >= this.#config.flushMessages) this.flushSoon();
+    else this.#scheduleFlush();
+  }
+
+  /** `flush.ms`: within that time, unless the log already has a term. */
+  #scheduleFlush(): void {
+    const { flushMs } = this.#config;
+    if (flushMs < Number.MAX_SAFE_INTEGER) this.#context.flushes.add(this, flushMs);
   }
 
   #appendWithRolls(chunks: readonly Uint8Array[], nowMs: number): void {
@@ -156,22 +199,47 @@ export class LogStore {
 
   /** The files are renamed now and removed after `file.delete.delay.ms`. */
   deleteFirst(count: number): void {
-    const { clock, disk, logger } = this.#context;
     for (const segment of this.segments.takeFirst(count)) {
       const paths = segment.renameDeleted();
-      disk.remove(snapshotPath(this.directory, segment.baseOffset));
+      this.#context.disk.remove(snapshotPath(this.directory, segment.baseOffset));
       this.#directoryChanged = true;
-      const timer = clock.setTimer(this.#config.fileDeleteDelayMs, () => {
-        this.#deletions.delete(timer);
-        try {
-          for (const path of paths) disk.remove(path);
-        } catch (error) {
-          if (!(error instanceof DiskError)) throw error;
-          logger.warn('deleted segment is left for the next start', { reason: error.message });
-        }
-      });
-      this.#deletions.add(timer);
+      this.#removeLater(paths);
     }
+  }
+
+  #removeLater(paths: readonly string[]): void {
+    const { clock, disk, logger } = this.#context;
+    const timer = clock.setTimer(this.#config.fileDeleteDelayMs, () => {
+      this.#deletions.delete(timer);
+      try {
+        for (const path of paths) disk.remove(path);
+      } catch (error) {
+        if (!(error instanceof DiskError)) throw error;
+        logger.warn('deleted segment is left for the next start', { reason: error.message });
+      }
+    });
+    this.#deletions.add(timer);
+  }
+
+  /**
+   * Puts a compacted segment, durable under its `.cleaned` names, in the place of those it was made
+   * of. Whatever a crash leaves, `swap-recovery.ts` makes it the old segments or the new one; only
+   * records that have a newer one of their key can be there twice.
+   */
+  replaceSegments(old: readonly LogSegment[], cleaned: LogSegment): void {
+    const { disk } = this.#context;
+    this.#directoryChanged = true;
+    cleaned.changeSuffix(CLEANED_FILE_SUFFIX, SWAP_FILE_SUFFIX);
+    // From here on the new segment counts.
+    disk.syncDirectory(this.directory);
+    // The last one first: a value must not be left while the tombstone above it is gone.
+    const paths = old.toReversed().flatMap((segment) => segment.renameDeleted());
+    cleaned.changeSuffix(SWAP_FILE_SUFFIX, '');
+    this.segments.replace(old, cleaned);
+    for (const { baseOffset } of old.slice(1))
+      disk.remove(snapshotPath(this.directory, baseOffset));
+    disk.syncDirectory(this.directory);
+    this.#removeLater(paths);
   }
 
   /** A new segment for a batch of these offsets. */
@@ -185,7 +253,7 @@ export class LogStore {
     this.segments.push(segment);
     this.#batchesEnd = baseOffset;
     if (isFar) this.#makeGapDurable(baseOffset);
-    else this.#flushInBackground();
+    else this.flushSoon();
   }
 
   #newSegment(baseOffset: number): LogSegment {
@@ -204,7 +272,7 @@ export class LogStore {
       if (segment.writeIndexes()) this.#directoryChanged = true;
       segment.syncNow();
     }
-    this.epochs.flush();
+    this.epochs.flush(this.#logEndOffset);
     this.#syncDirectory();
     this.#recoveryPoint = baseOffset;
     this.#context.checkpointRecoveryPoints();
@@ -227,9 +295,22 @@ export class LogStore {
   }
 
   #syncDirectory(): void {
-    if (!this.#directoryChanged) return;
-    this.#context.disk.syncDirectory(this.directory);
+    if (!this.#isNamed) makeNamed(this.#context, this.directory);
+    else if (this.#directoryChanged) this.#context.disk.syncDirectory(this.directory);
+    this.#isNamed = true;
     this.#directoryChanged = false;
+  }
+
+  /** Nothing was ever written: what a crash leaves of it is the same when made anew. */
+  #isUnused(): boolean {
+    const { segments } = this;
+    const isEmpty = segments.count === 1 && segments.active.size === 0;
+    return !this.#isNamed && isEmpty && this.#logEndOffset === 0;
+  }
+
+  /** Lets go of memory that only appending needs; the next append takes it again. */
+  releaseMemory(): void {
+    this.segments.active.unloadIndexes();
   }
 
   /** Cuts inside or behind the first segment; see `Log.truncateTo`. */
@@ -289,8 +370,15 @@ export class LogStore {
   /** The recovery point is durably below the cut before anything is cut. */
   #beginCut(target: number): void {
     this.#truncations++;
-    if (this.#recoveryPoint <= target) return;
-    this.#recoveryPoint = target;
+    if (this.#firstDirtyOffset !== undefined && this.#firstDirtyOffset > target) {
+      this.#firstDirtyOffset = target;
+      this.#context.checkpointCleanedOffsets();
+    }
+    const isNew = !this.#isNamed;
+    // A log whose recovery point is nowhere is taken for one that was never cut.
+    if (isNew) this.#syncDirectory();
+    if (this.#recoveryPoint <= target && !isNew) return;
+    this.#recoveryPoint = Math.min(this.#recoveryPoint, target);
     this.#context.checkpointRecoveryPoints();
   }
 
@@ -302,10 +390,11 @@ export class LogStore {
       from: logStartOffset,
       to: target,
       snapshotUpTo,
+      snapshots: listSnapshots(disk, this.directory),
     });
     this.#lastSnapshotOffset = listSnapshots(disk, this.directory).at(-1);
     this.epochs.truncateFromEnd(target);
-    this.epochs.flush();
+    this.epochs.flush(this.#logEndOffset);
     this.segments.active.syncNow();
     this.#directoryChanged = true;
     this.#syncDirectory();
@@ -335,14 +424,16 @@ export class LogStore {
     const segments = this.segments.from(this.#recoveryPoint);
     for (const segment of segments) if (segment.writeIndexes()) this.#directoryChanged = true;
     await Promise.all(segments.map((segment) => segment.sync()));
-    this.epochs.flush();
+    this.epochs.flush(this.#logEndOffset);
     this.#syncDirectory();
     if (this.#truncations !== truncations) return;
     this.#recoveryPoint = Math.max(this.#recoveryPoint, target);
+    this.#context.flushes.delete(this);
+    if (this.#recoveryPoint < this.#batchesEnd) this.#scheduleFlush();
   }
 
   /** A failure takes the log offline and is logged there; nobody waits for the result. */
-  #flushInBackground(): void {
+  flushSoon(): void {
     if (this.#flushing !== undefined || this.#closed) return;
     this.flush().catch((error) => {
       if (!(error instanceof DiskError)) throw error;
@@ -355,7 +446,7 @@ export class LogStore {
     this.#closed = true;
     for (const timer of this.#deletions) timer.cancel();
     this.#deletions.clear();
-    if (this.#offline === undefined) {
+    if (this.#offline === undefined && !this.#isUnused()) {
       this.onDisk(() => {
         this.segments.active.becomeInactive();
         // An empty log has no producers to remember, or a snapshot from when it became empty.

@@ -14,7 +14,9 @@ import { ErrorCode } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import { type Refusal, validateClientBatch } from './append-validation.ts';
 import { BatchHeader, readMarker } from './batch-header.ts';
+import { type CompactionPlan, planCompaction } from './compaction-plan.ts';
 import type { EpochEndOffset } from './leader-epoch-cache.ts';
+import { type CompactionOptions, type CompactionResult, LogCompaction } from './log-compaction.ts';
 import type { LogConfig } from './log-config.ts';
 import type { LogContext, NewLog } from './log-context.ts';
 import {
@@ -79,7 +81,7 @@ type Appended = Extract<AppendResult, { error: 0 }>;
 /** A partition's log. */
 export class Log {
   readonly topicPartition: TopicPartition;
-  readonly topicId: Uuid | undefined;
+  #topicId: Uuid | undefined;
   readonly #context: LogContext;
   readonly #store: LogStore;
   readonly #header = new BatchHeader();
@@ -90,9 +92,19 @@ export class Log {
     this.#context = context;
     this.#store = new LogStore(context, log);
     this.topicPartition = log.topicPartition;
-    this.topicId = log.topicId;
+    this.#topicId = log.topicId;
     this.#logStartOffset = log.loaded.logStartOffset;
     this.#highWatermark = log.loaded.logStartOffset;
+  }
+
+  /** Undefined: the directory does not say, and nobody has yet. */
+  get topicId(): Uuid | undefined {
+    return this.#topicId;
+  }
+
+  /** The log has no topic id: this one was durably written beside it. LogManager only. */
+  adopt(topicId: Uuid): void {
+    this.#topicId ??= topicId;
   }
 
   get directory(): string {
@@ -137,6 +149,11 @@ export class Log {
   /** What lies below was made durable. */
   get recoveryPoint(): number {
     return this.#store.recoveryPoint;
+  }
+
+  /** The recovery point, for its checkpoint; undefined for a log that was never flushed. */
+  get checkpointedRecoveryPoint(): number | undefined {
+    return this.#store.isNamed ? this.#store.recoveryPoint : undefined;
   }
 
   /** A disk call failed: everything is answered with KAFKA_STORAGE_ERROR from then on. */
@@ -393,6 +410,32 @@ export class Log {
     });
   }
 
+  /** The log below was compacted; undefined: never. */
+  get firstDirtyOffset(): number | undefined {
+    return this.#store.firstDirtyOffset;
+  }
+
+  /** What compaction could do now. May throw DiskError. */
+  planCompaction(): CompactionPlan {
+    return this.#store.onDisk(() =>
+      planCompaction(this.#store.segments, {
+        config: this.#store.config,
+        nowMs: this.#context.clock.wallMs(),
+        logStartOffset: this.#logStartOffset,
+        lastStableOffset: this.lastStableOffset,
+        firstDirtyOffset: this.#store.firstDirtyOffset,
+      }),
+    );
+  }
+
+  /**
+   * Compacts as planned; one run at a time. Rejects with CompactionAborted, DiskError, and
+   * MalformedBytes when a batch is damaged; the log is then as far as the run came.
+   */
+  compact(plan: CompactionPlan, options: CompactionOptions): Promise<CompactionResult> {
+    return new LogCompaction(this.#context, this.#store, plan, options).run();
+  }
+
   /** Begins a new segment. */
   roll(): void {
     if (this.#store.segments.active.size === 0) return;
@@ -436,6 +479,11 @@ export class Log {
   /** Completes indexes, takes a producer snapshot, makes all durable, closes the files. */
   close(): Promise<void> {
     return this.#store.close();
+  }
+
+  /** Lets go of memory that only appending needs. */
+  releaseMemory(): void {
+    if (this.#store.offline === undefined) this.#store.onDisk(() => this.#store.releaseMemory());
   }
 
   /** The directory is about to be renamed for deletion: closes the files; nothing may follow. */

@@ -37,10 +37,16 @@ export function snapshotPath(directory: string, offset: number): string {
 
 /** Offsets of the snapshots in a directory, ascending. */
 export function listSnapshots(disk: Disk, directory: string): number[] {
-  return (disk.list(directory) ?? [])
-    .filter((entry) => /^[0-9]{20}\.snapshot$/.test(entry.name))
-    .map((entry) => Number(entry.name.slice(0, -SUFFIX.length)))
-    .sort((a, b) => a - b);
+  return snapshotOffsets((disk.list(directory) ?? []).map((entry) => entry.name));
+}
+
+/** Offsets of the snapshots among file names, ascending. */
+export function snapshotOffsets(names: Iterable<string>): number[] {
+  const offsets: number[] = [];
+  for (const name of names) {
+    if (/^[0-9]{20}\.snapshot$/.test(name)) offsets.push(Number(name.slice(0, -SUFFIX.length)));
+  }
+  return offsets.sort((a, b) => a - b);
 }
 
 /** Writes a snapshot. Not synced: its CRC tells whether all of it arrived. */

@@ -16,7 +16,7 @@ import type { PowerLoss } from '../../src/sim/sim-file.ts';
 import { SimWorld } from '../../src/sim/sim-runtime.ts';
 import type { AppendResult, FetchIsolation, Log } from '../../src/storage/log.ts';
 import { DEFAULT_LOG_CONFIG, type LogConfig } from '../../src/storage/log-config.ts';
-import { LogManager } from '../../src/storage/log-manager.ts';
+import { LogManager, type LogManagerOptions } from '../../src/storage/log-manager.ts';
 
 export const TP = { topic: 'topic', partition: 0 };
 export const DIRECTORY = '/data/topic-0';
@@ -41,11 +41,13 @@ export interface LogHost {
 export class SimHost implements LogHost {
   readonly world: SimWorld;
   readonly #config: LogConfig;
+  readonly #options: LogManagerOptions;
   runtime: Runtime;
   manager: LogManager;
 
-  constructor(config: Partial<LogConfig> = {}, seed = 1) {
+  constructor(config: Partial<LogConfig> = {}, seed = 1, options: Partial<LogManagerOptions> = {}) {
     this.#config = { ...DEFAULT_LOG_CONFIG, ...config };
+    this.#options = { logDir: LOG_DIR, defaultConfig: this.#config, ...options };
     this.world = new SimWorld(seed, nodeCompression());
     this.runtime = this.world.start(MACHINE);
     this.manager = this.#load();
@@ -56,6 +58,10 @@ export class SimHost implements LogHost {
     const log = this.manager.getLog(TP);
     assert(log !== undefined, `offline: ${JSON.stringify(this.manager.offline())}`);
     return log;
+  }
+
+  get config(): LogConfig {
+    return this.#config;
   }
 
   get disk() {
@@ -91,6 +97,9 @@ export class SimHost implements LogHost {
   losePower(loss: PowerLoss): void {
     this.world.losePower(MACHINE, loss);
     this.start();
+    // As the replica manager does it: a power loss can take a log that was never flushed.
+    const isHere = this.manager.getLog(TP) !== undefined || this.manager.offline().length > 0;
+    if (!isHere) this.manager.createLog(TP, undefined, this.#config);
   }
 
   start(): void {
@@ -108,7 +117,7 @@ export class SimHost implements LogHost {
   }
 
   #load(): LogManager {
-    const manager = new LogManager(this.runtime, { logDir: LOG_DIR, defaultConfig: this.#config });
+    const manager = new LogManager(this.runtime, this.#options);
     manager.load(() => this.#config);
     return manager;
   }

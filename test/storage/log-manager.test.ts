@@ -26,14 +26,30 @@ function names(host: SimHost, directory: string): string[] {
   return (host.files().list(directory) ?? []).map((entry) => entry.name);
 }
 
-test('a created log has its topic id after a power loss', () => {
+test('a log has its topic id after a power loss once a record of it was flushed', async () => {
   const host = new SimHost();
-  host.manager.createLog(OTHER, TOPIC_ID, DEFAULT_LOG_CONFIG);
+  const log = host.manager.createLog(OTHER, TOPIC_ID, DEFAULT_LOG_CONFIG);
+  accepted(log.appendAsLeader(batchOf('r', 2), 0, 'client'));
+  await host.settle(log.flush());
   host.losePower({ unsynced: 'lose', tornTail: false });
-  const log = host.manager.getLog(OTHER);
-  assert.deepEqual([log?.topicId, log?.logEndOffset], [TOPIC_ID, 0]);
+  const found = host.manager.getLog(OTHER);
+  assert.deepEqual([found?.topicId, found?.logEndOffset], [TOPIC_ID, 2]);
   const text = host.files().readFile(`/data/other.topic-1-12/partition.metadata`);
   assert.equal(Buffer.from(text ?? []).toString(), `version: 0\ntopic_id: ${TOPIC_ID}\n`);
+});
+
+test('a log that was never flushed is gone after a power loss, or whole', () => {
+  for (let seed = 1; seed <= 200; seed++) {
+    const host = new SimHost({}, seed);
+    const log = host.manager.createLog(OTHER, TOPIC_ID, DEFAULT_LOG_CONFIG);
+    if (seed % 2 === 0) accepted(log.appendAsLeader(batchOf('r', 2), 0, 'client'));
+    host.losePower({ unsynced: seed % 3 === 0 ? 'subset' : 'prefix', tornTail: true });
+    assert.deepEqual(host.manager.offline(), [], `seed ${seed}`);
+    const found = host.manager.getLog(OTHER);
+    if (found === undefined) host.manager.createLog(OTHER, TOPIC_ID, DEFAULT_LOG_CONFIG);
+    else if (found.topicId === undefined) host.manager.adoptLog(found, TOPIC_ID);
+    assert.equal(host.manager.getLog(OTHER)?.topicId, TOPIC_ID, `seed ${seed}`);
+  }
 });
 
 test('a creation that did not get as far as its id leaves nothing', () => {
