@@ -4,6 +4,9 @@
  * Causes are text in rows and in DescribeMirrors. Retryable ones are tried again with backoff for
  * ever; the others need a person, and DescribeMirrors adds to their message what resolves them.
  */
+import { Fault } from '../base/assert.ts';
+import type { Logger } from '../base/logger.ts';
+import { DiskError } from '../io/runtime.ts';
 
 interface CauseKind {
   readonly retryable: boolean;
@@ -57,6 +60,10 @@ const CAUSES = {
   SOURCE_ERROR: { retryable: true, advice: look('see the message') },
   STORAGE_BUSY: { retryable: true, advice: look("check this broker's disks") },
   DESTINATION_BUSY: { retryable: true, advice: look('see the message') },
+  INTERNAL_ERROR: {
+    retryable: true,
+    advice: look("a defect of twinlog: report it with this broker's log"),
+  },
   SOURCE_CLUSTER_CHANGED: {
     retryable: false,
     advice: (place) =>
@@ -105,6 +112,25 @@ export class MirrorFailure extends Error {
     super(message);
     this.mirrorCause = mirrorCause;
   }
+}
+
+/**
+ * The failure that anything thrown means. What nobody expected is contained to the partition that
+ * met it, logged with its stack and tried again; a {@link Fault} is thrown on and stops the process.
+ */
+export function failureOf(error: unknown, logger: Logger): MirrorFailure {
+  if (error instanceof Fault) throw error;
+  if (error instanceof MirrorFailure) return error;
+  if (error instanceof DiskError) return new MirrorFailure('STORAGE_BUSY', error.message);
+  const text = error instanceof Error ? `${error.name}: ${error.message}` : String(error);
+  const stack = error instanceof Error ? error.stack : undefined;
+  logger.error('mirror: unexpected error', { error: text, stack });
+  return new MirrorFailure('INTERNAL_ERROR', text);
+}
+
+/** The cause that a text names; SOURCE_ERROR for one that is no mirror's cause. */
+export function causeOf(text: string): MirrorCause {
+  return text in CAUSES ? (text as MirrorCause) : 'SOURCE_ERROR';
 }
 
 /** All causes, for documentation and tests. */

@@ -14,11 +14,13 @@ import {
   type CoordinatorError,
   type CoordinatorLog,
   CoordinatorRuntime,
+  type Decision,
   isCoordinatorError,
 } from '../coordinator/runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { failureOf } from './causes.ts';
 import { type KeyedRow, MirrorShard, type RowWrite } from './coordinator-shard.ts';
 import {
   MIRROR_STATE_TOPIC,
@@ -133,9 +135,7 @@ export class MirrorCoordinator implements MirrorStateStore {
   async discard(key: RowKey, membershipOffset: number): Promise<ErrorCode> {
     const owner = this.ownerOf(rowKeyText(key));
     if (owner === undefined) return errors.COORDINATOR_NOT_AVAILABLE.code;
-    const answer = await this.#shards.write(owner, (shard) =>
-      shard.decideDiscard(key, membershipOffset),
-    );
+    const answer = await this.#decide(owner, (shard) => shard.decideDiscard(key, membershipOffset));
     return isCoordinatorError(answer) ? answer.error : answer;
   }
 
@@ -151,12 +151,25 @@ export class MirrorCoordinator implements MirrorStateStore {
       return !image.topicsById.has(key.topicId) && row.membershipOffset <= image.offset;
     };
     for (;;) {
-      const deleted = await this.#shards.write(partition, (shard) =>
+      const deleted = await this.#decide(partition, (shard) =>
         shard.decideSweep(isGone, MAX_ROWS_PER_WRITE),
       );
       if (isCoordinatorError(deleted) || deleted === 0) return;
       const fields = { partition, rows: deleted };
       this.#runtime.logger.info('mirror states of deleted topics removed', fields);
+    }
+  }
+
+  /** A row that cannot be encoded is an answer to whoever wrote it, not the end of the process. */
+  async #decide<R>(
+    owner: number,
+    decide: (shard: MirrorShard) => Decision<R>,
+  ): Promise<R | CoordinatorError> {
+    try {
+      return await this.#shards.write(owner, decide);
+    } catch (error) {
+      failureOf(error, this.#runtime.logger);
+      return { error: errors.UNKNOWN_SERVER_ERROR.code };
     }
   }
 
@@ -171,9 +184,7 @@ export class MirrorCoordinator implements MirrorStateStore {
   }
 
   async #writeBatch(owner: number, writes: readonly QueuedWrite[]): Promise<void> {
-    const answer: ErrorCode[] | CoordinatorError = await this.#shards.write(owner, (shard) =>
-      shard.decideWrite(writes),
-    );
+    const answer = await this.#decide(owner, (shard) => shard.decideWrite(writes));
     for (const [index, { resolve }] of writes.entries()) {
       const refused = isCoordinatorError(answer) ? answer.error : answer[index];
       resolve(refused ?? errors.UNKNOWN_SERVER_ERROR.code);

@@ -12,18 +12,20 @@
  *   silent: while the row is out of reach the state is UNKNOWN and the reason is shown.
  */
 import { ZERO_UUID } from '../base/uuid.ts';
-import { DiskError, type Timer } from '../io/runtime.ts';
+import type { Timer } from '../io/runtime.ts';
 import type { MirrorMembership } from '../metadata/image.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import type { Partition } from '../replication/partition.ts';
-import { type MirrorCause, MirrorFailure } from './causes.ts';
+import { failureOf, type MirrorCause, MirrorFailure } from './causes.ts';
 import type { DriverContext, DriverStatus } from './driver-context.ts';
 import { type FetchEvents, PartitionFetch } from './partition-fetch.ts';
 import {
   checkSourceCluster,
   checkTopicId,
   compareBelow,
+  epochsBelow,
   findDivergence,
+  heldEpochs,
   type SourceRange,
   sourceRange,
   truncationOffset,
@@ -46,6 +48,8 @@ import {
 
 /** Backoff of FAILED partitions (S5). */
 export const FAILED_BACKOFF: BackoffPolicy = { initialMs: 1_000, maxMs: 300_000 };
+/** Pause after an event that ended in an error nobody expected. */
+const UNEXPECTED_RETRY_MS = 30_000;
 /** Pause before a question about the source's range is asked again. */
 const RANGE_RETRY_MS = 1_000;
 /** Events that may wait; there are never more than a few, as each action posts one. */
@@ -169,14 +173,14 @@ export class PartitionDriver {
   }
 
   /** Forgets what we know of the row and reads it again after a pause; `why` is shown. */
-  #again(why: string): void {
+  #again(why: string, cause: MirrorCause = 'DESTINATION_BUSY', delayMs?: number): void {
     this.#haltFetch();
     this.#loaded = false;
     this.#context.states.clear(this.key.topicId, this.key.partition);
     const waiting = this.#queue;
     this.#queue = [];
     for (const { done } of waiting) done(false);
-    void this.#rows.pause(why).then(() => {
+    void this.#rows.pause(why, cause, delayMs).then(() => {
       if (!this.#closed) void this.#load();
     });
   }
@@ -205,7 +209,7 @@ export class PartitionDriver {
     while (!this.#closed && this.#loaded) {
       const next = this.#queue.shift() ?? this.#fromMembership();
       if (next === undefined) break;
-      next.done(await this.#handle(next.event));
+      next.done(await this.#handle(next.event).catch((error: unknown) => this.#unexpected(error)));
     }
     this.#working = false;
   }
@@ -249,6 +253,13 @@ export class PartitionDriver {
     if (before !== decided.row.state) this.#log(decided.row, event.type);
     for (const effect of decided.effects) this.#perform(effect);
     return true;
+  }
+
+  /** An event that ends in an error nobody expected: shown, and all is read and entered anew. */
+  #unexpected(error: unknown): boolean {
+    const { mirrorCause, message } = failureOf(error, this.#context.runtime.logger);
+    if (!this.#closed) this.#again(message, mirrorCause, UNEXPECTED_RETRY_MS);
+    return false;
   }
 
   #log(row: MirrorStateRow, event: string): void {
@@ -314,10 +325,8 @@ export class PartitionDriver {
     const isCurrent = (): boolean => !this.#closed && this.#action === number;
     void action(isCurrent).catch((error: unknown) => {
       if (error instanceof Superseded) return;
-      const failure =
-        error instanceof DiskError ? new MirrorFailure('STORAGE_BUSY', error.message) : error;
-      if (!(failure instanceof MirrorFailure)) throw failure;
-      if (isCurrent()) this.#fail(failure.mirrorCause, failure.message, false);
+      const { mirrorCause, message } = failureOf(error, this.#context.runtime.logger);
+      if (isCurrent()) this.#fail(mirrorCause, message, false);
     });
   }
 
@@ -368,7 +377,7 @@ export class PartitionDriver {
       type: 'learn',
       sourceClusterId: source.clusterId,
       sourceTopicId: topic.id,
-      sourceEpochs: this.#epochsBelow(Math.min(offset, partition.log.logEndOffset)),
+      sourceEpochs: epochsBelow(this.#epochs, Math.min(offset, partition.log.logEndOffset)),
     });
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
@@ -376,19 +385,12 @@ export class PartitionDriver {
     await this.#post({ type: 'prepared' });
   }
 
-  #epochsBelow(offset: number): SourceEpoch[] {
-    return (this.#row?.sourceEpochs ?? []).filter(({ startOffset }) => startOffset < offset);
+  get #epochs(): readonly SourceEpoch[] {
+    return this.#row?.sourceEpochs ?? [];
   }
 
-  /**
-   * The recorded source epochs that the log has batches of (F10). An epoch is recorded before its
-   * first batch is appended, and power loss can take batches whose epoch was durable already; an
-   * empty log that has a past keeps the epoch that it starts over with.
-   */
   #heldEpochs(): SourceEpoch[] {
-    const { logStartOffset, logEndOffset } = this.partition.log;
-    const startedOver = logStartOffset === logEndOffset && logEndOffset > 0;
-    return this.#epochsBelow(startedOver ? logEndOffset + 1 : logEndOffset);
+    return heldEpochs(this.partition.log, this.#epochs);
   }
 
   /** T3–T5; returns when there was nothing to cut. */
@@ -431,7 +433,7 @@ export class PartitionDriver {
     try {
       if (returnsTo !== 'STOPPING') await this.#mirror().source.topic(this.partition.topic);
     } catch (error) {
-      if (!(error instanceof MirrorFailure)) throw error;
+      failureOf(error, this.#context.runtime.logger);
       if (isCurrent()) this.#scheduleRetry(attempt + 1);
       return;
     }
@@ -512,8 +514,8 @@ export class PartitionDriver {
         if (isCurrent() && (await this.#verify(fetch, leader))) resumeLater();
       } else resumeLater();
     } catch (error) {
-      if (!(error instanceof MirrorFailure)) throw error;
-      const failed = fetch.troubled(error.mirrorCause, error.message, RANGE_RETRY_MS);
+      const { mirrorCause, message } = failureOf(error, this.#context.runtime.logger);
+      const failed = fetch.troubled(mirrorCause, message, RANGE_RETRY_MS);
       if (!failed) resumeLater();
     }
   }
@@ -575,7 +577,7 @@ export class PartitionDriver {
     }
     this.#haltFetch();
     this.#act(async (isCurrent) => {
-      const sourceEpochs = this.#epochsBelow(common);
+      const sourceEpochs = epochsBelow(this.#epochs, common);
       if (await this.#post({ type: 'learn', sourceEpochs })) await this.#cut(isCurrent, common);
       // Nothing had to be dropped after all: no new leadership comes to fetch on.
       if (isCurrent()) this.#startFetch();

@@ -172,6 +172,24 @@ export async function compareBelow(
   );
 }
 
+/**
+ * The recorded source epochs that the log has batches of (F10). An epoch is recorded before its
+ * first batch is appended, and power loss can take batches whose epoch was durable already; an empty
+ * log that has a past keeps the epoch that it starts over with.
+ */
+export function heldEpochs(
+  { logStartOffset, logEndOffset }: Pick<Partition['log'], 'logStartOffset' | 'logEndOffset'>,
+  epochs: readonly SourceEpoch[],
+): SourceEpoch[] {
+  const startedOver = logStartOffset === logEndOffset && logEndOffset > 0;
+  return epochsBelow(epochs, startedOver ? logEndOffset + 1 : logEndOffset);
+}
+
+/** Those that start below an offset. */
+export function epochsBelow(epochs: readonly SourceEpoch[], offset: number): SourceEpoch[] {
+  return epochs.filter(({ startOffset }) => startOffset < offset);
+}
+
 /** What the source's epochs say about the local log (F10). */
 export type Divergence =
   | { readonly kind: 'same' }

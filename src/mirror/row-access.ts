@@ -9,6 +9,7 @@
 import type { Runtime } from '../io/runtime.ts';
 import { type ErrorCode, errorName, errors } from '../protocol/errors.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
+import type { MirrorCause } from './causes.ts';
 import type { MirrorStateStore } from './mirror-coordinator.ts';
 import type { Trouble } from './partition-fetch.ts';
 import type { MirrorStateRow, RowKey } from './state-row.ts';
@@ -85,14 +86,18 @@ export class RowAccess {
     }
   }
 
-  /** Waits with growing backoff before the row is looked at again; `why` is shown until then. */
-  async pause(why: string): Promise<void> {
+  /** Waits before the row is looked at again, by default with growing backoff; `why` is shown. */
+  async pause(
+    why: string,
+    cause: MirrorCause = 'DESTINATION_BUSY',
+    fixedDelayMs?: number,
+  ): Promise<void> {
     const { clock, random } = this.#runtime;
     this.#attempts++;
-    const delayMs = backoffMs(STORE_BACKOFF, this.#attempts, random);
+    const delayMs = fixedDelayMs ?? backoffMs(STORE_BACKOFF, this.#attempts, random);
     const now = clock.wallMs();
     this.#trouble = {
-      cause: 'DESTINATION_BUSY',
+      cause,
       message: why,
       sinceMs: this.#trouble?.sinceMs ?? now,
       nextRetryMs: now + delayMs,

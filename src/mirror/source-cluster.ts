@@ -9,6 +9,7 @@
  * - One metadata request at a time; those who ask meanwhile share the next one.
  * - A cluster id other than the recorded one is a failure before any other answer is used (O4).
  */
+import type { Logger } from '../base/logger.ts';
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';
 import { errors } from '../protocol/errors.ts';
@@ -16,7 +17,7 @@ import type { MetadataResponse } from '../protocol/messages/03-metadata.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import { FetcherLoop, type FetchFailure, type SinkAction } from '../replication/fetcher.ts';
 import type { FetchedPartition, FetchTarget } from '../replication/leader-endpoint.ts';
-import { isRetryable, type MirrorCause, MirrorFailure } from './causes.ts';
+import { causeOf, failureOf, isRetryable, type MirrorCause, MirrorFailure } from './causes.ts';
 import type { PartitionFetch } from './partition-fetch.ts';
 import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
 import { addressText, SourceClient } from './source-client.ts';
@@ -203,8 +204,7 @@ export class SourceCluster {
   }
 
   #trouble(error: unknown): void {
-    if (!(error instanceof MirrorFailure)) throw error;
-    const { mirrorCause, message } = error;
+    const { mirrorCause, message } = failureOf(error, this.#runtime.logger);
     for (const { fetch, loop } of [...this.#registrations.values()]) {
       if (!isRetryable(mirrorCause)) fetch.fail(mirrorCause, message);
       else if (loop === undefined) fetch.troubled(mirrorCause, message, -1);
@@ -375,7 +375,17 @@ export class SourceCluster {
     if (waiting) this.requestRefresh();
   }
 
+  /** Puts the partition where it belongs now; what goes wrong with it is contained to it. */
   #place(registration: Registration): void {
+    try {
+      this.#placeNow(registration);
+    } catch (error) {
+      const { mirrorCause, message } = failureOf(error, this.#runtime.logger);
+      registration.fetch.fail(mirrorCause, message);
+    }
+  }
+
+  #placeNow(registration: Registration): void {
     const { fetch } = registration;
     const { topic, partition } = fetch.partition;
     const described = this.#topics.get(topic);
@@ -410,8 +420,7 @@ export class SourceCluster {
     try {
       verified = await registration.listener.verify(leader);
     } catch (error) {
-      if (!(error instanceof MirrorFailure)) throw error;
-      failure = error;
+      failure = failureOf(error, this.#runtime.logger);
     }
     registration.verifying = false;
     if (registration.removed || this.#closed) return;
@@ -454,7 +463,7 @@ export class SourceCluster {
       client: this.client,
     });
     const members = new Map<string, Registration>();
-    const sink = new LoopSink(this, members, limits.fetchResponseMaxBytes);
+    const sink = new LoopSink(this, this.#runtime.logger, members, limits.fetchResponseMaxBytes);
     const fetcher = new FetcherLoop(this.#runtime, endpoint, sink, {
       fetchBackoff: {
         initialMs: settings.reconnectBackoffMs,
@@ -482,6 +491,7 @@ export class SourceCluster {
 class LoopSink {
   readonly #source: SourceCluster;
   readonly #members: ReadonlyMap<string, Registration>;
+  readonly #logger: Logger;
   readonly #responseMaxBytes: number;
   /** Partitions that watch for an offset gap at the source's end (F15). */
   readonly #watching = new Set<Registration>();
@@ -491,10 +501,12 @@ class LoopSink {
 
   constructor(
     source: SourceCluster,
+    logger: Logger,
     members: ReadonlyMap<string, Registration>,
     responseMaxBytes: number,
   ) {
     this.#source = source;
+    this.#logger = logger;
     this.#members = members;
     this.#responseMaxBytes = responseMaxBytes;
   }
@@ -503,11 +515,22 @@ class LoopSink {
     const registration = this.#members.get(partitionKey(target.topic, target.partition));
     if (registration === undefined) return { kind: 'remove' };
     this.#bytes += fetched.records.length;
-    const action = registration.fetch.onFetched(fetched);
+    const action = this.#take(registration.fetch, fetched);
     if (registration.fetch.watchesForGap) this.#watching.add(registration);
     if (action.kind !== 'moved') return action;
     this.#source.moved(registration);
     return { kind: 'pause' };
+  }
+
+  /** What goes wrong with one partition is contained to it. */
+  #take(fetch: PartitionFetch, fetched: FetchedPartition): SinkAction | { readonly kind: 'moved' } {
+    try {
+      return fetch.onFetched(fetched);
+    } catch (error) {
+      const { mirrorCause, message } = failureOf(error, this.#logger);
+      fetch.fail(mirrorCause, message);
+      return { kind: 'pause' };
+    }
   }
 
   onAnswer(): void {
@@ -525,7 +548,7 @@ class LoopSink {
     this.#bytes = 0;
     this.#failed = true;
     for (const { fetch } of [...this.#members.values()]) {
-      fetch.troubled(failure.cause as MirrorCause, failure.message, failure.retryInMs);
+      fetch.troubled(causeOf(failure.cause), failure.message, failure.retryInMs);
     }
     // The leaders may have moved to brokers that do answer.
     this.#source.requestRefresh();

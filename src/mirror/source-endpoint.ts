@@ -24,6 +24,7 @@ import type {
   LeaderEndpoint,
   OffsetQuestion,
 } from '../replication/leader-endpoint.ts';
+import { failureOf } from './causes.ts';
 import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
 import { addressText, type SourceClient, sourceFailure } from './source-client.ts';
 
@@ -83,7 +84,7 @@ function requestTopics(targets: Iterable<FetchTarget>, maxBytes: number): Reques
 /** See the file header. */
 export class SourceEndpoint implements LeaderEndpoint {
   readonly description: string;
-  readonly #runtime: Pick<Runtime, 'clock' | 'network'>;
+  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>;
   readonly #options: SourceEndpointOptions;
   readonly #session = new FetchSessionClient(true);
   /** Ids by name: up to version 12 answers carry names only. */
@@ -93,7 +94,10 @@ export class SourceEndpoint implements LeaderEndpoint {
   #connection: KafkaConnection | undefined;
   #closed = false;
 
-  constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: SourceEndpointOptions) {
+  constructor(
+    runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>,
+    options: SourceEndpointOptions,
+  ) {
     this.#runtime = runtime;
     this.#options = options;
     this.description = addressText(options.address);
@@ -114,9 +118,11 @@ export class SourceEndpoint implements LeaderEndpoint {
       const connection = this.#connection ?? (await this.#open());
       return await this.#exchange(connection, fetch, onPartition);
     } catch (error) {
-      if (!(error instanceof ConnectionError)) throw error;
       this.#drop();
-      const failure = sourceFailure(error);
+      const failure =
+        error instanceof ConnectionError
+          ? sourceFailure(error)
+          : failureOf(error, this.#runtime.logger);
       return { kind: 'failed', cause: failure.mirrorCause, message: failure.message };
     }
   }
@@ -193,10 +199,15 @@ export class SourceEndpoint implements LeaderEndpoint {
           reject(response);
           return;
         }
-        const outcome = this.#closed ? this.#gone() : this.#take(response, onPartition);
-        if (response.throttleTimeMs <= 0) resolve(outcome);
-        // KIP-219: a client over its quota waits before it asks again (F2).
-        else this.#runtime.clock.setTimer(response.throttleTimeMs, () => resolve(outcome));
+        try {
+          const outcome = this.#closed ? this.#gone() : this.#take(response, onPartition);
+          if (response.throttleTimeMs <= 0) resolve(outcome);
+          // KIP-219: a client over its quota waits before it asks again (F2).
+          else this.#runtime.clock.setTimer(response.throttleTimeMs, () => resolve(outcome));
+        } catch (error) {
+          // Not into the socket, whose owner knows nothing of mirrors: `fetch` judges it.
+          reject(error);
+        }
       });
     });
   }

@@ -259,3 +259,14 @@ test('B2 a deletion that was missed, or could not be written, is repaired later'
   await settle();
   assert.equal(rowOf(await second.coordinator.read(KEY)), undefined);
 });
+
+test('S5 a row that cannot be encoded is refused to its writer alone', async () => {
+  const runtime = fakeRuntime(new ManualClock());
+  const { coordinator, ...test } = new TestCoordinator(runtime, imageWith(['m'], 1));
+  coordinator.onBecomeLeader(0, 0);
+  await settle();
+  const bad = row('PREPARING', { lastMirroredOffset: Number.NaN });
+  assert.equal(await coordinator.write(KEY, bad), errors.UNKNOWN_SERVER_ERROR.code);
+  assert.equal(await coordinator.write(KEY, row('PREPARING')), 0);
+  assert.equal(test.log.records(0).length, 1);
+});

@@ -573,3 +573,23 @@ test('T5 F10 after a cut nothing is fetched until its new epoch has begun', asyn
   assert.equal(s.source.registered.size, 0);
   assert.deepEqual(s.elected, [0, 0, 0]);
 });
+
+test('S5 an error that nobody expected is FAILED and tried again, wherever it happens', async (t) => {
+  for (const method of ['leader', 'register'] as const) {
+    const s = await stage(t);
+    const source = s.source.asSource();
+    const works = source[method];
+    source[method] = () => {
+      throw new TypeError('a defect');
+    };
+    s.source.asSource = () => source;
+    const driver = s.drive(MEMBER);
+    await settle();
+    const { cause, message } = driver.status();
+    assert.deepEqual([cause, message], ['INTERNAL_ERROR', 'TypeError: a defect'], method);
+    Object.assign(source, { [method]: works });
+    await s.broker.clock.advance(60_000);
+    assert.deepEqual([s.gate(), driver.status().cause], ['MIRRORING', ''], method);
+    assert.equal(s.source.registered.size, 1, method);
+  }
+});

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import type { Uuid } from '../../src/base/uuid.ts';
 import type { Network } from '../../src/io/runtime.ts';
-import { PartitionFetch } from '../../src/mirror/partition-fetch.ts';
+import { PartitionFetch, TROUBLE_LIMIT_MS } from '../../src/mirror/partition-fetch.ts';
 import { DEFAULT_MIRROR_BROKER_SETTINGS, parseMirrorSettings } from '../../src/mirror/settings.ts';
 import { SourceCluster } from '../../src/mirror/source-cluster.ts';
 import { codec } from '../../src/protocol/codec.ts';
@@ -302,4 +302,37 @@ test('D1 after a partition is let go nothing of it is appended', async (t) => {
   assert.equal(broker.partition('t', 0).log.logEndOffset, before);
   assert.equal(cluster.fetcherCount, 0);
   assert.deepEqual(source.fetches.map(partitionsOf), [[0]]);
+});
+
+test('S5 a request that cannot be encoded fails its partitions, not the process', async (t) => {
+  const { broker, source, mirror, told } = await setup(t);
+  const fetch = mirror(0);
+  const target = fetch.target.bind(fetch);
+  fetch.target = () => ({ ...target(), fetchOffset: Number.NaN });
+  source.data.set(1, { errorCode: 0, records: mirrored(0, 4) });
+  mirror(1);
+  await broker.clock.advance(1_000);
+  assert.equal(fetch.trouble?.cause, 'INTERNAL_ERROR');
+  assert.match(fetch.trouble?.message ?? '', /UnencodableValue/);
+  await broker.clock.advance(TROUBLE_LIMIT_MS + 2_000);
+  assert.deepEqual(
+    told.filter((line) => line.includes('fail')),
+    ['0 fail INTERNAL_ERROR'],
+  );
+  assert.equal(broker.partition('t', 1).log.logEndOffset, 4);
+});
+
+test('S5 an unexpected error in one partition is contained to it', async (t) => {
+  const { broker, source, mirror, told } = await setup(t);
+  const fetch = mirror(0);
+  fetch.onFetched = () => {
+    throw new TypeError('cannot read properties of undefined');
+  };
+  source.data.set(0, { errorCode: 0, records: mirrored(0, 4) });
+  source.data.set(2, { errorCode: 0, records: mirrored(0, 3) });
+  mirror(2);
+  await run(broker);
+  assert.deepEqual(told, ['0 verify 5', '2 verify 5', '0 fail INTERNAL_ERROR']);
+  assert.equal(broker.partition('t', 0).log.logEndOffset, 0);
+  assert.equal(broker.partition('t', 2).log.logEndOffset, 3);
 });

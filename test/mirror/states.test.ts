@@ -3,8 +3,18 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { Fault } from '../../src/base/assert.ts';
+import { silentLogger } from '../../src/base/logger.ts';
 import { ZERO_UUID } from '../../src/base/uuid.ts';
-import { adviceFor, allCauses, isRetryable } from '../../src/mirror/causes.ts';
+import { DiskError } from '../../src/io/runtime.ts';
+import {
+  adviceFor,
+  allCauses,
+  causeOf,
+  failureOf,
+  isRetryable,
+  MirrorFailure,
+} from '../../src/mirror/causes.ts';
 import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
 import {
   isLegalMove,
@@ -237,4 +247,24 @@ test('T3 lowering never raises the last mirrored offset', () => {
   assert.equal(after(row('PREPARING'), EVENTS.lower).lastMirroredOffset, 3);
   const low = row('PREPARING', { lastMirroredOffset: 1 });
   assert.equal(after(low, EVENTS.lower).lastMirroredOffset, 1);
+});
+
+test('S5 whatever is thrown becomes a failure with a cause, but a Fault stays one', () => {
+  const cases: [error: unknown, cause: string, message: RegExp][] = [
+    [new MirrorFailure('LOOP', 'round'), 'LOOP', /^round$/],
+    [new DiskError('EIO', 'write', 'x.log'), 'STORAGE_BUSY', /EIO/],
+    [new TypeError('no such thing'), 'INTERNAL_ERROR', /^TypeError: no such thing$/],
+    ['text', 'INTERNAL_ERROR', /^text$/],
+  ];
+  for (const [error, cause, message] of cases) {
+    const failure = failureOf(error, silentLogger);
+    assert.equal(failure.mirrorCause, cause);
+    assert.match(failure.message, message);
+  }
+  const fault = new Fault('broken');
+  assert.throws(
+    () => failureOf(fault, silentLogger),
+    (thrown) => thrown === fault,
+  );
+  assert.deepEqual(['LOOP', 'SESSION'].map(causeOf), ['LOOP', 'SOURCE_ERROR']);
 });
