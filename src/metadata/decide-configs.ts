@@ -122,7 +122,7 @@ function applyAlteration(
   if (resourceType === ConfigResourceType.MIRROR && name === SOURCE_CLUSTER_ID_CONFIG) {
     return refuse(
       ErrorCode.INVALID_REQUEST,
-      `The config ${name} is what the source said of itself: for another source create another mirror.`,
+      `The config ${name} is set by the broker alone: for another source create another mirror.`,
     );
   }
   if (configOperation === AlterConfigOperation.DELETE) {

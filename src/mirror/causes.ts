@@ -35,7 +35,7 @@ const repair =
 
 /** The local copy cannot become the source's without losing what it has: a person decides. */
 const keepOrReplace = (place: CausePlace): string =>
-  `to keep what is here and write to it: ${removeCommand(place)}; to take the source's copy instead: ` +
+  `to keep what is here and write to it: ${removeCommand(place)}; to take the source's copy: ` +
   `${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`;
 
 const look = (at: string) => (): string => at;
@@ -97,7 +97,7 @@ const CAUSES = {
   SOURCE_TOPIC_RECREATED: {
     retryable: false,
     advice: (place) =>
-      `to follow the new topic: ${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`,
+      `to follow the new one: ${removeCommand(place)}, ${deleteHere(place)}, ${addCommand(place)}`,
   },
 } as const satisfies Record<string, CauseKind>;
 
@@ -116,7 +116,7 @@ export class MirrorFailure extends Error {
 
 /**
  * The failure that anything thrown means. What nobody expected is contained to the partition that
- * met it, logged with its stack and tried again; a {@link Fault} is thrown on and stops the process.
+ * met it, logged with its stack and tried again; a {@link Fault} is thrown on: the process stops.
  */
 export function failureOf(error: unknown, logger: Logger): MirrorFailure {
   if (error instanceof Fault) throw error;

@@ -1,7 +1,7 @@
 /**
  * What partition drivers are given and what they show: the types between a driver and its owners.
  *
- * The mirror manager makes one context for all drivers; the queries of DescribeMirrors read statuses.
+ * The mirror manager makes one context for all drivers; `queries.ts` reads statuses.
  */
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';

@@ -3,9 +3,9 @@
  *
  * `lost-and-found/<topic>-<topicId>-<partition>/<from>-<to>-<time>/<from>.log` in the log directory
  * holds the batches in Kafka's segment format, so Apache's tools read them. Called before every cut
- * of a mirrored log. The copy is durable when the promise resolves; one that is there already is not
- * made again if its bytes are the same (offsets are reused after a cut, so the range says nothing),
- * and one that a crash interrupted never counts.
+ * of a mirrored log. The copy is durable when the promise resolves; one that is there already is
+ * not made again if its bytes are the same (offsets are reused after a cut, so the range says
+ * nothing), and one that a crash interrupted never counts.
  */
 import type { Uuid } from '../base/uuid.ts';
 import { DiskError, type Runtime } from '../io/runtime.ts';

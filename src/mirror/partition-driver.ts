@@ -8,8 +8,8 @@
  * - What acts in a state is void once the state or the leadership has moved on (`#action`).
  * - With no event waiting, the membership is compared with the state: a missed notice is repaired
  *   by the next one (T1).
- * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4). Neither is
- *   silent: while the row is out of reach the state is UNKNOWN and the reason is shown.
+ * - A failed write is retried; a fenced one makes the driver read its row again (D3, S4). Neither
+ *   is silent: while the row is out of reach the state is UNKNOWN and the reason is shown.
  */
 import { ZERO_UUID } from '../base/uuid.ts';
 import type { Timer } from '../io/runtime.ts';

@@ -174,8 +174,8 @@ export async function compareBelow(
 
 /**
  * The recorded source epochs that the log has batches of (F10). An epoch is recorded before its
- * first batch is appended, and power loss can take batches whose epoch was durable already; an empty
- * log that has a past keeps the epoch that it starts over with.
+ * first batch is appended, and power loss can take batches whose epoch was durable already; an
+ * empty log that has a past keeps the epoch that it starts over with.
  */
 export function heldEpochs(
   { logStartOffset, logEndOffset }: Pick<Partition['log'], 'logStartOffset' | 'logEndOffset'>,

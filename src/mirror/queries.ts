@@ -59,7 +59,8 @@ export function topicOf(image: MetadataImage, name: string, id: Uuid): TopicImag
 
 /** What an operator reads of a partition whose log is offline (M3). */
 function offlineBecause(reason: string): Pick<DescribedPartition, 'cause' | 'message'> {
-  const message = `its log is offline: ${reason}. Make room or repair the disk, then restart twinlog.`;
+  const cure = 'Make room or repair the disk, then restart twinlog.';
+  const message = `its log is offline: ${reason}. ${cure}`;
   return { cause: 'STORAGE_BUSY' satisfies MirrorCause, message };
 }
 

@@ -2,8 +2,8 @@
  * One driver's way to its row: reads and writes that are repeated until they are answered.
  *
  * Used by `partition-driver.ts` alone, one operation at a time. Invariants:
- * - What keeps the row out of reach is shown (`trouble`) from the first refusal to the next success:
- *   a driver that waits, or that is fenced again and again, never does so silently (S5).
+ * - What keeps the row out of reach is shown (`trouble`) from the first refusal to the next
+ *   success: a driver that waits, or that is fenced again and again, never does so silently (S5).
  * - After `close` nothing is written and every operation ends without a result.
  */
 import type { Runtime } from '../io/runtime.ts';

@@ -106,7 +106,7 @@ test('D1 the cut is repeated until the log ends at its last stable offset', asyn
   assert.deepEqual(elected, [0]);
 });
 
-test('T5 S3 a new epoch that was refused is asked for again when nothing is left to cut', async (t) => {
+test('T5 S3 a refused new epoch is asked for again with nothing left to cut', async (t) => {
   for (const cut of [cutToLastStable, (...[c, p]: [CutContext, Partition]) => cutTo(c, p, 3)]) {
     const answers = [7, 7, 0];
     const controller: CutContext['controller'] = {
