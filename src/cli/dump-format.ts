@@ -8,6 +8,7 @@ import type { Compression, Disk } from '../io/runtime.ts';
 import { QUORUM_STATE_FILE } from '../metadata/metadata-log.ts';
 import {
   CLEAN_SHUTDOWN_FILE,
+  CLEANER_OFFSET_FILE,
   HIGH_WATERMARK_FILE,
   LEADER_EPOCH_FILE,
   LOG_START_FILE,
@@ -32,8 +33,6 @@ import {
 } from '../storage/dump-small-files.ts';
 import { META_PROPERTIES_FILE } from '../storage/meta-properties.ts';
 
-/** Where Apache Kafka keeps up to which offset a log is compacted. */
-const CLEANER_CHECKPOINT_FILE = 'cleaner-offset-checkpoint';
 const NOT_IN_THE_LOG = /\.(deleted|cleaned|swap)$/;
 
 /** What to look at in a file. */
@@ -58,7 +57,7 @@ const SMALL_FILES: Readonly<Record<string, SmallFile>> = {
   [RECOVERY_POINT_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [LOG_START_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [HIGH_WATERMARK_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
-  [CLEANER_CHECKPOINT_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
+  [CLEANER_OFFSET_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [LEADER_EPOCH_FILE]: ['leader epoch checkpoint', dumpEpochCheckpoint],
   [PARTITION_METADATA_FILE]: ['partition metadata', dumpPartitionMetadata],
   [META_PROPERTIES_FILE]: ['meta properties', dumpMetaProperties],

@@ -158,7 +158,7 @@ test('a data directory in use is shown whole, found in order, and not written to
   assert.equal(named(rows, 'leader-epoch-checkpoint', 'leaderEpoch')[0]?.startOffset, 1);
 });
 
-test('damage is named with file, position and offset, and what follows it still shown', async () => {
+test('damage is named with file, position and offset; what follows is still shown', async () => {
   const cases: [file: RegExp, change: (bytes: Buffer) => Buffer, problem: RegExp, where: object][] =
     [
       [

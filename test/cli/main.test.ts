@@ -21,7 +21,7 @@ test('--version and --help', () => {
   assert.deepEqual(twinlog('--version'), { status: 0, stdout: `${version}\n`, stderr: '' });
   const help = twinlog('--help');
   assert.deepEqual([help.status, help.stderr], [0, '']);
-  for (const command of ['serve', 'mirror', 'mirrors', 'quickstart']) {
+  for (const command of ['serve', 'mirror', 'mirrors', 'quickstart', 'dump-log']) {
     assert.match(help.stdout, new RegExp(`^  ${command} .*\\S`, 'm'));
   }
   assert.ok(help.stdout.split('\n').every((line) => line.length <= 80));

@@ -5,8 +5,8 @@
  * A plan is made once, of the first broker; both are then asked the same. Reads by offset are
  * compared as whole batches (Apache Kafka may end an answer inside a batch), their aborted
  * transactions as far as they have data in those batches (it may name later ones, by the density of
- * its index, and ones that compaction has left nothing of). The epoch of the log end is the leader's
- * present one and no property of the log.
+ * its index, and ones that compaction has left nothing of). The epoch of the log end is the
+ * leader's present one and no property of the log.
  */
 import { createHash } from 'node:crypto';
 import { readdirSync } from 'node:fs';
