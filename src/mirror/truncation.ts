@@ -74,6 +74,14 @@ function check(context: CutContext): void {
   if (!context.isCurrent()) throw new Superseded('another leadership or state took over');
 }
 
+/** Keeps everything from `offset` on, if that is wanted (T4). */
+async function keep(context: CutContext, partition: CutPartition, offset: number): Promise<void> {
+  if (!context.keepsTail) return;
+  const kept = await keepTail(context.runtime, partition, offset);
+  check(context);
+  context.runtime.logger.warn('mirror cut: tail kept', { ...kept, topic: partition.topic });
+}
+
 /** Keeps and drops everything from `offset` on; returns the log end. */
 async function cutOnce(
   context: CutContext,
@@ -81,11 +89,7 @@ async function cutOnce(
   offset: number,
 ): Promise<number> {
   const { log } = partition;
-  if (context.keepsTail) {
-    const kept = await keepTail(context.runtime, partition, offset);
-    check(context);
-    context.runtime.logger.warn('mirror cut: tail kept', { ...kept, topic: partition.topic });
-  }
+  await keep(context, partition, offset);
   const before = log.logEndOffset;
   context.debt.owed = true;
   const result = partition.truncateForMirror(offset, context.leaderEpoch);
@@ -154,9 +158,28 @@ export async function lowerRows(
   check(context);
 }
 
+/** Keeps and drops the whole log, which begins above `offset`: it goes on there. */
+async function dropAll(
+  context: CutContext,
+  partition: CutPartition,
+  offset: number,
+): Promise<void> {
+  const { logStartOffset, logEndOffset } = partition.log;
+  if (logStartOffset < logEndOffset) await keep(context, partition, logStartOffset);
+  context.debt.owed = true;
+  restartAt(context, partition, offset);
+  context.runtime.logger.warn('mirror cut', {
+    topic: partition.topic,
+    partition: partition.partition,
+    firstOffset: logStartOffset,
+    lastOffset: logEndOffset - 1,
+    count: Math.max(0, logEndOffset - logStartOffset),
+  });
+}
+
 /**
- * Cuts at `offset` (T4, T5), also below the start of an empty log. Returns only when nothing had to
- * be dropped.
+ * Cuts at `offset` (T4, T5), which can lie below the log start: the records there were deleted.
+ * Returns only when nothing had to be dropped.
  */
 export async function cutTo(
   context: CutContext,
@@ -165,11 +188,8 @@ export async function cutTo(
 ): Promise<void> {
   const { logStartOffset, logEndOffset } = partition.log;
   if (offset < logEndOffset) {
-    if (logStartOffset < logEndOffset) await cutOnce(context, partition, offset);
-    else {
-      context.debt.owed = true;
-      restartAt(context, partition, offset);
-    }
+    if (offset < logStartOffset) await dropAll(context, partition, offset);
+    else await cutOnce(context, partition, offset);
   }
   if (context.debt.owed) await startNewEpoch(context, partition);
 }
@@ -201,7 +221,6 @@ function restartEmpty(context: CutContext, partition: CutPartition): void {
   restartAt(context, partition, logStartOffset);
 }
 
-/** Drops nothing: the log is empty. */
 function restartAt(context: CutContext, partition: CutPartition, offset: number): void {
   const error = partition.restartForMirror(offset, offset, context.leaderEpoch);
   if (error === errors.NONE.code) return;

@@ -176,6 +176,17 @@ test('F10 an empty log starts over below its start, and a new epoch follows', as
   assert.deepEqual(elected, [0]);
 });
 
+test('T4 T5 B1 a tail that begins above the cut is kept whole and dropped', async (t) => {
+  const { broker, partition, context, elected } = await setup(t, { keepsTail: true });
+  append(partition, mirrored(0, 5), mirrored(5, 5));
+  assert.equal(partition.followLogStart(5, 0), 0);
+  await assert.rejects(cutTo(context, partition, 3), Superseded);
+  const { logStartOffset, highWatermark, logEndOffset } = partition.log;
+  assert.deepEqual([logStartOffset, highWatermark, logEndOffset], [3, 3, 3]);
+  assert.match(keptFiles(broker).join(), /5-10-\d+\/0+5\.log/);
+  assert.deepEqual(elected, [0]);
+});
+
 test('T7 high watermark, stable offset, producers and transactions are cut along', async (t) => {
   const { partition, context } = await setup(t);
   const { log } = partition;
