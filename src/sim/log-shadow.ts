@@ -108,6 +108,7 @@ export class LogShadow {
 
   #compareAll(log: Log): LogChange {
     const found = readLog(log);
+    this.#prepend(found);
     const first = found[0]?.baseOffset ?? log.logEndOffset;
     let index = this.#batches.findIndex(({ baseOffset }) => baseOffset >= first);
     if (index < 0) index = this.#batches.length;
@@ -121,6 +122,14 @@ export class LogShadow {
     const added = found.slice(same);
     this.#add(added);
     return { cut, added };
+  }
+
+  /** A crash can lower the log start again: what lay below it before the first look is no news. */
+  #prepend(found: SeenBatch[]): void {
+    const first = this.#batches[0]?.baseOffset ?? this.#end;
+    const older = found.filter(({ baseOffset }) => baseOffset < first);
+    this.#batches.unshift(...older);
+    for (const batch of older) this.#byBase.set(batch.baseOffset, batch);
   }
 
   #lastEnd(): number {

@@ -51,6 +51,8 @@ interface Watched {
   /** The destination's log end when it was first seen; what lies below came before this watch. */
   givenEnd: number | undefined;
   row: MirrorStateRow | undefined;
+  /** Whether the topic belonged to this mirror at the last look. */
+  isMember: boolean;
   /** Durable states since the last look at the destination, the one before included. */
   readonly states: Set<string>;
   /** What this stop has cut so far. */
@@ -152,9 +154,28 @@ export class MirrorInvariants {
     return parts.join(', ');
   }
 
-  /** The durable state of a partition. */
-  state(topic: string, index: number): string {
-    return nameOf(this.#watched.find((w) => w.topic === topic && w.index === index)?.row);
+  /** The durable state of a partition, by `topic-index`. */
+  stateAt(at: string): string {
+    return nameOf(this.#watched.find((w) => `${w.topic}-${w.index}` === at)?.row);
+  }
+
+  /** Of every partition, by `topic-index`; −1 for none. */
+  lastMirroredOffsets(): Map<string, number> {
+    return new Map(
+      this.#watched.map(({ topic, index, row }) => [
+        `${topic}-${index}`,
+        row?.lastMirroredOffset ?? -1,
+      ]),
+    );
+  }
+
+  /** Whether every partition of the topic is in MIRRORING, or waits for an operator. */
+  isUnderWay(topic: string): boolean {
+    return this.#watched.every((watched) => {
+      if (watched.topic !== topic || nameOf(watched.row) === 'MIRRORING') return true;
+      const [here] = this.#logs(watched);
+      return here !== undefined && this.#awaitsOperator(watched, here);
+    });
   }
 
   /** The remembered batch of the source that begins at an offset. */
@@ -278,8 +299,14 @@ export class MirrorInvariants {
     } catch (error) {
       throw new Error(`${topic}-${index}: ${(error as Error).message}`, { cause: error });
     }
+    watched.isMember = this.#isMember(topic);
     watched.states.clear();
     watched.states.add(nameOf(watched.row));
+  }
+
+  #isMember(topic: string): boolean {
+    const image = this.#options.destination.broker?.services.metadata.image;
+    return image?.membership(topic)?.mirror === this.#options.mirror;
   }
 
   #checkCut(watched: Watched, cut: readonly SeenBatch[], log: Log): void {
@@ -312,6 +339,8 @@ export class MirrorInvariants {
     if (this.#options.isLocal(batch.bytes)) {
       this.#localBatches++;
       if (this.#destinationLost) return;
+      // Without membership in this mirror it is none of its business yet.
+      if (!watched.isMember || !this.#isMember(watched.topic)) return;
       assert(states.has('STOPPED'), `R1: a client's batch ${what} was taken while ${known}`);
       const lmo = row?.lastMirroredOffset ?? -1;
       assert(batch.baseOffset >= lmo, `D5: a client's batch ${what} lies below the LMO ${lmo}`);
@@ -384,6 +413,7 @@ function newWatched(topic: string, index: number): Watched {
     maxSourceStart: 0,
     givenEnd: undefined,
     row: undefined,
+    isMember: false,
     states: new Set(['UNKNOWN']),
     stopCut: [],
     stopped: undefined,

@@ -6,12 +6,13 @@
  * runs the clock until an operator's script is over; what a script or a client throws ends the run
  * with seed and trace.
  */
-import { assert } from '../base/assert.ts';
 import type { SeededRandom } from '../base/random.ts';
+import type { Runtime } from '../io/runtime.ts';
 import { buildTransactionMarker } from '../protocol/control-record.ts';
-import { MirrorInvariants, type WatchedTopic } from './mirror-invariants.ts';
+import { MirrorDirection } from './mirror-direction.ts';
+import type { MirrorInvariants, WatchedTopic } from './mirror-invariants.ts';
 import { MirrorOperator } from './mirror-operator.ts';
-import { isProbe, Prober } from './prober.ts';
+import type { Prober } from './prober.ts';
 import { SimClient } from './sim-client.ts';
 import { SimCluster } from './sim-cluster.ts';
 import { toyCompression } from './sim-compression.ts';
@@ -19,7 +20,6 @@ import type { PowerLoss } from './sim-file.ts';
 import { WAN_PROFILE } from './sim-links.ts';
 import { SimWorld } from './sim-runtime.ts';
 import { SimulationFailure } from './simulator.ts';
-import { Workload } from './workload.ts';
 
 /** The mirrored topics of every scenario. */
 export const TOPICS: readonly WatchedTopic[] = [
@@ -64,54 +64,48 @@ export interface RunSummary {
 /** See the file header. */
 export class MirrorWorld {
   readonly world: SimWorld;
-  readonly source: SimCluster;
-  readonly destination: SimCluster;
-  readonly operator: MirrorOperator;
-  readonly sourceOperator: MirrorOperator;
-  readonly workload: Workload;
-  readonly prober: Prober;
-  readonly invariants: MirrorInvariants;
   readonly random: SeededRandom;
+  readonly #clients: Runtime;
+  readonly #directions: MirrorDirection[] = [];
   readonly #moves = new Map<string, number>();
   readonly #moveListeners: ((from: string, to: string) => void)[] = [];
+  #direction: MirrorDirection;
   #sourceLosses = 0;
   #failure: { error: unknown } | undefined;
 
   constructor(seed: number) {
     this.world = new SimWorld(seed, toyCompression);
-    const { simulator } = this.world;
+    const { simulator, network } = this.world;
     this.random = simulator.fork('scenario');
     const settings = simulator.fork('settings');
-    this.source = new SimCluster(this.world, 'source', settingsOf(settings));
-    this.destination = new SimCluster(this.world, 'destination', settingsOf(settings));
-    if (settings.chance(0.5)) {
-      this.world.network.links.set('source', 'destination', WAN_PROFILE);
-    }
-    const clients = this.world.start('clients');
-    const there = new SimClient(clients, this.source, 'producer');
-    const here = new SimClient(clients, this.destination, 'prober');
-    this.operator = new MirrorOperator(
-      new SimClient(clients, this.destination, 'operator'),
-      MIRROR,
-    );
-    this.sourceOperator = new MirrorOperator(new SimClient(clients, this.source, 'admin'), MIRROR);
-    this.prober = new Prober(here, simulator.fork('prober'), TOPICS);
-    this.workload = new Workload({
-      client: there,
-      random: simulator.fork('workload'),
-      topics: TOPICS,
-      onAcknowledged: (...write) => this.#acknowledged(...write),
-      mayForget: () => this.#sourceLosses > 0,
-    });
-    this.invariants = new MirrorInvariants({
-      source: this.source,
-      destination: this.destination,
-      mirror: MIRROR,
-      topics: TOPICS,
-      isLocal: isProbe,
-      onMove: (from, to) => this.#moved(from, to),
-    });
+    const source = new SimCluster(this.world, 'source', settingsOf(settings));
+    const destination = new SimCluster(this.world, 'destination', settingsOf(settings));
+    if (settings.chance(0.5)) network.links.set('source', 'destination', WAN_PROFILE);
+    this.#clients = this.world.start('clients');
+    this.#direction = this.#newDirection(source, destination, MIRROR);
     simulator.addInvariant('mirror', () => this.invariants.check());
+  }
+
+  /** Where producers write now. */
+  get source(): SimCluster {
+    return this.#direction.source;
+  }
+
+  /** Where the mirror is now. */
+  get destination(): SimCluster {
+    return this.#direction.destination;
+  }
+
+  get operator(): MirrorOperator {
+    return this.#direction.operator;
+  }
+
+  get invariants(): MirrorInvariants {
+    return this.#direction.invariants;
+  }
+
+  get prober(): Prober {
+    return this.#direction.prober;
   }
 
   get simulator() {
@@ -121,13 +115,16 @@ export class MirrorWorld {
   get summary(): Omit<RunSummary, 'faults'> {
     const { nowMs, eventCount, traceHash } = this.simulator;
     const moves = [...this.#moves].map(([move, count]) => `${move} ${count}`);
+    const sum = (of: (direction: MirrorDirection) => number): number =>
+      this.#directions.reduce((total, direction) => total + of(direction), 0);
     return {
       virtualMs: Math.round(nowMs),
       events: eventCount,
       traceHash,
-      acknowledged: this.workload.acknowledged,
-      ...this.invariants.seen,
-      refused: this.prober.answers.refused,
+      acknowledged: sum(({ workload }) => workload.acknowledged),
+      mirrored: sum(({ invariants }) => invariants.seen.mirrored),
+      local: sum(({ invariants }) => invariants.seen.local),
+      refused: sum(({ prober }) => prober.answers.refused),
       lives: `${this.source.lives}+${this.destination.lives}`,
       moves: moves.join(', '),
     };
@@ -156,10 +153,42 @@ export class MirrorWorld {
     const up = (): boolean => source.broker !== undefined && destination.broker !== undefined;
     await simulator.runUntil(up, START_MS, 'both clusters up');
     for (const { name, partitions } of TOPICS) {
-      await this.play(this.sourceOperator.createTopic(name, partitions, []));
+      const admin = new MirrorOperator(new SimClient(this.#clients, source, 'admin'), '');
+      await this.play(admin.createTopic(name, partitions, []));
     }
-    this.workload.start();
-    this.#watch(this.prober.run());
+    this.#work();
+  }
+
+  /**
+   * The clusters change roles: what was mirrored to is written to from now on, under the name of
+   * another mirror. The topics must be STOPPED.
+   */
+  async turn(mirror: string): Promise<void> {
+    await this.quiesce();
+    this.prober.stop();
+    const { source, destination } = this;
+    this.#direction = this.#newDirection(destination, source, mirror);
+    this.#work();
+  }
+
+  #work(): void {
+    this.#direction.workload.start();
+    this.#watch(this.#direction.prober.run());
+  }
+
+  #newDirection(source: SimCluster, destination: SimCluster, mirror: string): MirrorDirection {
+    const direction = new MirrorDirection({
+      simulator: this.simulator,
+      clients: this.#clients,
+      source,
+      destination,
+      mirror,
+      topics: TOPICS,
+      mayForget: () => this.#sourceLosses > 0,
+      onMove: (from, to) => this.#moved(from, to),
+    });
+    this.#directions.push(direction);
+    return direction;
   }
 
   /** Runs the clock until the script is over. */
@@ -189,9 +218,9 @@ export class MirrorWorld {
 
   /** No more writes at the source; every transaction ends. */
   async quiesce(): Promise<void> {
-    this.workload.stop();
+    this.#direction.workload.stop();
     await this.simulator.runUntil(
-      () => this.#check() && this.workload.isOver,
+      () => this.#check() && this.#direction.workload.isOver,
       LIVENESS_MS,
       'the end of the workload',
     );
@@ -231,6 +260,13 @@ export class MirrorWorld {
     if (state === 'MIRRORING') for (const topic of topics) this.invariants.checkIdentical(topic);
   }
 
+  /** Liveness while producers go on: every partition in MIRRORING, or waiting for an operator. */
+  async settled(topics: readonly string[]): Promise<void> {
+    const done = (): boolean =>
+      this.#check() && topics.every((topic) => this.invariants.isUnderWay(topic));
+    await this.simulator.runUntil(done, LIVENESS_MS, 'liveness: every partition under way');
+  }
+
   losePower(cluster: SimCluster, loss: PowerLoss): void {
     if (cluster === this.source) {
       this.#sourceLosses++;
@@ -248,21 +284,6 @@ export class MirrorWorld {
   #check(): true {
     if (this.#failure !== undefined) throw this.#failure.error;
     return true;
-  }
-
-  #acknowledged(topic: string, index: number, baseOffset: number, sent: Uint8Array): void {
-    const seen = this.invariants.sourceBatch(topic, index, baseOffset);
-    if (this.#sourceLosses > 0) return;
-    assert(
-      seen !== undefined,
-      `${topic}-${index}: offset ${baseOffset} was acknowledged, is not there`,
-    );
-    const payload = Buffer.from(sent.subarray(61));
-    const same = Buffer.compare(payload, Buffer.from(seen.bytes.subarray(61))) === 0;
-    assert(
-      same,
-      `${topic}-${index}: offset ${baseOffset} was acknowledged and holds something else`,
-    );
   }
 
   #moved(from: string, to: string): void {

@@ -17,8 +17,11 @@ import { buildRecordBatch } from '../protocol/record.ts';
 import type { WatchedTopic } from './mirror-invariants.ts';
 import type { SimClient } from './sim-client.ts';
 
-/** In the value of everything a prober writes. */
-export const PROBE_MARK = 'written-at-the-destination';
+/** In the value of everything that the prober of a mirror writes. */
+export function probeMark(mirror: string): string {
+  return `written-at-the-destination-of-${mirror} `;
+}
+
 /** Pause between two probes, in ms. */
 const PAUSE_MS = { min: 5, max: 120 };
 
@@ -31,23 +34,30 @@ const EXPECTED: ReadonlySet<number> = new Set<number>([
   errors.REQUEST_TIMED_OUT.code,
 ]);
 
-/** Whether a prober wrote this batch. */
-export function isProbe(batch: Uint8Array): boolean {
-  return Buffer.from(batch.buffer, batch.byteOffset, batch.length).includes(PROBE_MARK);
+/** Whether the prober of a mirror wrote this batch. */
+export function isProbe(batch: Uint8Array, mirror: string): boolean {
+  return Buffer.from(batch.buffer, batch.byteOffset, batch.length).includes(probeMark(mirror));
 }
 
 /** See the file header. */
 export class Prober {
   readonly #client: SimClient;
   readonly #random: SeededRandom;
+  readonly #mirror: string;
   readonly #topics: readonly WatchedTopic[];
   #stopped = false;
   #accepted = 0;
   #refused = 0;
 
-  constructor(client: SimClient, random: SeededRandom, topics: readonly WatchedTopic[]) {
+  constructor(
+    client: SimClient,
+    random: SeededRandom,
+    mirror: string,
+    topics: readonly WatchedTopic[],
+  ) {
     this.#client = client;
     this.#random = random;
+    this.#mirror = mirror;
     this.#topics = topics;
   }
 
@@ -73,7 +83,7 @@ export class Prober {
   }
 
   async #produce(topic: string, index: number, number: number): Promise<void> {
-    const value = Buffer.from(`${PROBE_MARK} ${number}`);
+    const value = Buffer.from(`${probeMark(this.#mirror)}${number}`);
     const timestamp = this.#client.runtime.clock.wallMs();
     const records = buildRecordBatch({ records: [{ key: null, value, timestamp }] });
     const response = await this.#client.send(ProduceRequest, ProduceResponse, {

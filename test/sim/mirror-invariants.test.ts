@@ -11,7 +11,7 @@ import { LogShadow, type SeenBatch } from '../../src/sim/log-shadow.ts';
 import { copyProblem, kinProblem, mirroredProducerId } from '../../src/sim/mirror-copy.ts';
 import { stableEnd } from '../../src/sim/mirror-invariants.ts';
 import { MirrorWorld, TOPICS } from '../../src/sim/mirror-world.ts';
-import { PROBE_MARK } from '../../src/sim/prober.ts';
+import { probeMark } from '../../src/sim/prober.ts';
 import { checkMove } from '../../src/sim/state-watch.ts';
 import { batchOf, follow, SimHost } from '../storage/harness.ts';
 
@@ -181,7 +181,7 @@ describe('the whole watch', () => {
 
   test('R1 sees a write that passed the gate', async () => {
     const world = await mirroring();
-    logOf(world).appendAsLeader(batchOf(PROBE_MARK), 0, 'client');
+    logOf(world).appendAsLeader(batchOf(probeMark('primary')), 0, 'client');
     await assert.rejects(
       world.run(1_000),
       /invariant "mirror" is broken: .*orders-0: R1: .*\nseed 5/,
