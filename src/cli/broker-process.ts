@@ -80,6 +80,21 @@ function endProcess(error: Error): never {
   process.exit(1);
 }
 
+/** What an operator must know who lets others reach the broker. */
+function warnOfExposure({ host, port }: Broker, config: BrokerConfig): void {
+  if (isLoopback(host)) return;
+  process.stderr.write(
+    `warning: listening on ${host}:${port} without authentication: ` +
+      'anyone who reaches this address can read and write every topic\n',
+  );
+  const isWildcard = host === '' || host === '0.0.0.0' || host === '::';
+  if (!isWildcard || config.explicit('advertised.listeners') !== undefined) return;
+  process.stderr.write(
+    `warning: clients elsewhere cannot use the address ${host || 'of every interface'}; name one ` +
+      `with --set advertised.listeners=PLAINTEXT://HOST:${port}\n`,
+  );
+}
+
 /** Starts a broker; a CommandError when it cannot start. */
 export async function runBroker(
   runtime: Runtime,
@@ -95,12 +110,7 @@ export async function runBroker(
   } catch (error) {
     throw new CommandError(`The broker cannot start: ${(error as Error).message}`);
   }
-  if (!isLoopback(broker.host)) {
-    process.stderr.write(
-      `warning: listening on ${broker.host}:${broker.port} without authentication: ` +
-        'anyone who reaches this address can read and write every topic\n',
-    );
-  }
+  warnOfExposure(broker, config);
   output.value({
     event: 'started',
     host: broker.host,
