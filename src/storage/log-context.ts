@@ -33,6 +33,8 @@ export interface LogContext {
   readonly syncLogDirectory: () => void;
   /** Makes the recovery points of all logs durable, at once. */
   readonly checkpointRecoveryPoints: () => void;
+  /** The same for the log starts. */
+  readonly checkpointLogStarts: () => void;
   /** The same for the offsets up to which logs are compacted. */
   readonly checkpointCleanedOffsets: () => void;
 }

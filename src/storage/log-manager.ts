@@ -125,6 +125,7 @@ export class LogManager {
       flushes: this.#flushes,
       syncLogDirectory: () => this.#syncLogDirectory(),
       checkpointRecoveryPoints: () => this.#checkpoints.write(RECOVERY_POINT_FILE),
+      checkpointLogStarts: () => this.#checkpoints.write(LOG_START_FILE),
       checkpointCleanedOffsets: () => this.#checkpoints.write(CLEANER_OFFSET_FILE),
     };
     this.#cleaner = new LogCleaner(runtime, {

@@ -449,20 +449,29 @@ export class Log {
   truncateTo(offset: number): boolean {
     const store = this.#store;
     if (offset >= store.logEndOffset) return false;
+    this.#lowerLogStart(offset);
     store.onDisk(() => {
       if (offset <= store.segments.first.baseOffset) store.restartAt(offset);
       else store.cut(offset, this.#logStartOffset, this.#highWatermark);
     });
-    this.#logStartOffset = Math.min(this.#logStartOffset, store.logEndOffset);
+    this.#lowerLogStart(store.logEndOffset);
     this.#lowerHighWatermark();
     return true;
   }
 
   /** Drops everything; the log goes on at `offset`. Blocks until that is durable. */
   truncateFullyAndStartAt(offset: number, logStartOffset = offset): void {
+    this.#lowerLogStart(logStartOffset);
     this.#store.onDisk(() => this.#store.restartAt(offset));
     this.#logStartOffset = logStartOffset;
     this.#lowerHighWatermark();
+  }
+
+  /** A start that goes back must not return with a crash: its checkpoint goes back first. */
+  #lowerLogStart(offset: number): void {
+    if (offset >= this.#logStartOffset) return;
+    this.#logStartOffset = offset;
+    this.#store.onDisk(() => this.#context.checkpointLogStarts());
   }
 
   #lowerHighWatermark(): void {

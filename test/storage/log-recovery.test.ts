@@ -364,3 +364,19 @@ test('checkpoints of high watermarks are written periodically', async () => {
   await host.kill();
   assert.equal(host.log.highWatermark, 7);
 });
+
+for (const way of ['restart below its start', 'cut below its start'] as const) {
+  test(`F8 a log start that went back does not return with a crash: ${way}`, async () => {
+    const host = new SimHost();
+    append(host, 5);
+    host.log.updateHighWatermark(10);
+    host.log.maybeIncrementLogStartOffset(8);
+    await host.restart();
+    assert.equal(host.log.logStartOffset, 8);
+    if (way === 'cut below its start') host.log.truncateTo(6);
+    else host.log.truncateFullyAndStartAt(6);
+    await host.kill();
+    assert.deepEqual([host.log.logStartOffset, host.log.logEndOffset], [6, 6]);
+    await host.end();
+  });
+}
