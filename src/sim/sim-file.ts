@@ -79,7 +79,8 @@ export class SimFile {
 
   write(bytes: Uint8Array, position: number): void {
     if (bytes.length === 0) return;
-    this.#change({ kind: 'write', position, bytes: bytes.slice(), doomed: false });
+    // A copy, which slice() of a Buffer is not: the writer may use its memory again at once.
+    this.#change({ kind: 'write', position, bytes: new Uint8Array(bytes), doomed: false });
   }
 
   truncate(size: number): void {
