@@ -25,6 +25,7 @@ import {
   type TopicImage,
 } from './image.ts';
 import type { MetadataRecord, RecordValue } from './record-framing.ts';
+import { sharedList } from './shared-lists.ts';
 import type { PlacedRecord } from './transaction-buffer.ts';
 
 /** What one or more batches changed. */
@@ -206,17 +207,17 @@ class ImageBuilder {
       topicId: topic.id,
       topic: topic.name,
       partition: value.partitionId,
-      replicas: value.replicas,
-      isr: value.isr,
-      removingReplicas: value.removingReplicas,
-      addingReplicas: value.addingReplicas,
-      eligibleLeaderReplicas: value.eligibleLeaderReplicas ?? [],
-      lastKnownElr: value.lastKnownElr ?? [],
+      replicas: sharedList(value.replicas),
+      isr: sharedList(value.isr),
+      removingReplicas: sharedList(value.removingReplicas),
+      addingReplicas: sharedList(value.addingReplicas),
+      eligibleLeaderReplicas: sharedList(value.eligibleLeaderReplicas),
+      lastKnownElr: sharedList(value.lastKnownElr),
       leader: value.leader,
       leaderRecoveryState: value.leaderRecoveryState,
       leaderEpoch: value.leaderEpoch,
       partitionEpoch: value.partitionEpoch,
-      directories: value.directories,
+      directories: sharedList(value.directories),
     });
   }
 
@@ -318,18 +319,25 @@ export function changePartition(
   const recovery = value.leaderRecoveryState;
   return {
     ...old,
-    replicas: value.replicas ?? old.replicas,
-    isr: value.isr ?? old.isr,
-    removingReplicas: value.removingReplicas ?? old.removingReplicas,
-    addingReplicas: value.addingReplicas ?? old.addingReplicas,
-    eligibleLeaderReplicas: value.eligibleLeaderReplicas ?? old.eligibleLeaderReplicas,
-    lastKnownElr: value.lastKnownElr ?? old.lastKnownElr,
-    directories: value.directories ?? old.directories,
+    replicas: changedList(value.replicas, old.replicas),
+    isr: changedList(value.isr, old.isr),
+    removingReplicas: changedList(value.removingReplicas, old.removingReplicas),
+    addingReplicas: changedList(value.addingReplicas, old.addingReplicas),
+    eligibleLeaderReplicas: changedList(value.eligibleLeaderReplicas, old.eligibleLeaderReplicas),
+    lastKnownElr: changedList(value.lastKnownElr, old.lastKnownElr),
+    directories: changedList(value.directories, old.directories),
     leader: setsLeader ? value.leader : old.leader,
     leaderRecoveryState: recovery === RECOVERY_STATE_UNCHANGED ? old.leaderRecoveryState : recovery,
     leaderEpoch: setsLeader ? old.leaderEpoch + 1 : old.leaderEpoch,
     partitionEpoch: old.partitionEpoch + 1,
   };
+}
+
+function changedList<T extends number | string>(
+  changed: readonly T[] | null,
+  old: readonly T[],
+): readonly T[] {
+  return changed === null ? old : sharedList(changed);
 }
 
 /** Applies records in order; the new image stands at `lastOffset` and `epoch`. */

@@ -34,6 +34,9 @@ export interface LeaderPosition {
   readonly epochStartOffset: number;
 }
 
+/** Of a partition with one replica, or led elsewhere. Never written to. */
+const NO_FOLLOWERS = new Map<number, FollowerState>();
+
 /** See the file header. */
 export class InSyncReplicas {
   readonly #topicId: Uuid;
@@ -43,7 +46,7 @@ export class InSyncReplicas {
   #replicas: readonly number[] = [];
   #isr: readonly number[] = [];
   #pendingIsr: readonly number[] | undefined;
-  readonly #followers = new Map<number, FollowerState>();
+  #followers = NO_FOLLOWERS;
 
   /** `onOutcome` hears the controller's answers, with the partition epoch that was current then. */
   constructor(
@@ -76,7 +79,7 @@ export class InSyncReplicas {
 
   /** A new leader epoch begins here: nothing is known of the followers. */
   startEpoch(nowMs: number): void {
-    this.#followers.clear();
+    this.#followers = NO_FOLLOWERS;
     this.trackFollowers(nowMs);
   }
 
@@ -87,18 +90,23 @@ export class InSyncReplicas {
     }
     for (const id of this.#replicas) {
       if (id === this.#context.brokerId || this.#followers.has(id)) continue;
+      if (this.#followers === NO_FOLLOWERS) this.#followers = new Map();
       this.#followers.set(id, new FollowerState(id, nowMs, this.#isr.includes(id)));
     }
   }
 
   /** This broker does not lead any more. */
   stop(): void {
-    this.#followers.clear();
+    this.#followers = NO_FOLLOWERS;
     this.#pendingIsr = undefined;
   }
 
   follower(replicaId: number): FollowerState | undefined {
     return this.#followers.get(replicaId);
+  }
+
+  get hasFollowers(): boolean {
+    return this.#followers.size > 0;
   }
 
   followers(): IterableIterator<FollowerState> {

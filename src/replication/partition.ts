@@ -570,7 +570,7 @@ export class Partition {
 
   /** Asks for an ISR without those that lag too long. Called now and then. */
   maybeShrinkIsr(): void {
-    if (!this.isLeader()) return;
+    if (!this.isLeader() || !this.#replicas.hasFollowers) return;
     this.#replicas.maybeShrink(this.#leaderPosition(), this.#context.clock.monotonicMs());
   }
 

@@ -17,22 +17,25 @@ export interface Watcher {
 
 /** Who waits at one partition. */
 export class WatcherList {
-  readonly #watchers = new Set<Watcher>();
+  /** Made for the first one: most partitions never have any. */
+  #watchers: Set<Watcher> | undefined;
 
   get size(): number {
-    return this.#watchers.size;
+    return this.#watchers?.size ?? 0;
   }
 
   add(watcher: Watcher): void {
+    this.#watchers ??= new Set();
     this.#watchers.add(watcher);
   }
 
   delete(watcher: Watcher): void {
-    this.#watchers.delete(watcher);
+    this.#watchers?.delete(watcher);
   }
 
   /** Tells every watcher; one that leaves during the round is not told. */
   notify(): void {
+    if (this.#watchers === undefined) return;
     for (const watcher of this.#watchers) watcher.partitionChanged();
   }
 }

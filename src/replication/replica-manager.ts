@@ -113,6 +113,8 @@ export class ReplicaManager implements MetadataPublisher {
   readonly #stuck = new Set<string>();
   /** See {@link #unopened}. */
   #unopenedNames: ReadonlySet<string> | undefined;
+  /** Within one delta. */
+  #lastConfig: { readonly topic: string; readonly config: LogConfig } | undefined;
   #started = false;
   #shrinkTimer: Timer | undefined;
 
@@ -243,6 +245,7 @@ export class ReplicaManager implements MetadataPublisher {
   publish(delta: MetadataDelta): void {
     this.#table.useImage(delta.image);
     this.#unopenedNames = undefined;
+    this.#lastConfig = undefined;
     const changes: RoleChanges = { gained: [], lost: [], deleted: [] };
     if (this.#started) {
       for (const topic of delta.deletedTopics) this.#dropTopic(topic, changes);
@@ -299,17 +302,20 @@ export class ReplicaManager implements MetadataPublisher {
   #openLog(registration: PartitionRegistration): Log | undefined {
     const { topic, partition, topicId } = registration;
     const topicPartition = { topic, partition };
-    const { logManager, topicConfig } = this.#options;
+    const { logManager } = this.#options;
     const existing = logManager.getLog(topicPartition);
     const isOurs = existing?.topicId === undefined || existing.topicId === topicId;
-    if (existing !== undefined && isOurs) return this.#adopt(existing, topicId);
+    if (existing !== undefined && isOurs) {
+      existing.updateConfig(this.#configOf(topic));
+      return this.#adopt(existing, topicId);
+    }
     if (existing !== undefined) this.#setAside(existing, topicId);
     const name = directoryName(topicPartition);
     if (this.#stuck.has(name) || this.#unopened().has(name)) {
       this.#table.markOffline(topicId, partition);
       return undefined;
     }
-    const create = (): Log => logManager.createLog(topicPartition, topicId, topicConfig(topic));
+    const create = (): Log => logManager.createLog(topicPartition, topicId, this.#configOf(topic));
     const log = this.#onDisk(topicPartition, 'log cannot be created', create);
     if (log === undefined) this.#table.markOffline(topicId, partition);
     return log;
@@ -390,7 +396,15 @@ export class ReplicaManager implements MetadataPublisher {
   }
 
   #updateConfig(partition: Partition): void {
-    partition.log.updateConfig(this.#options.topicConfig(partition.topic));
+    partition.log.updateConfig(this.#configOf(partition.topic));
+  }
+
+  /** One object for all partitions of a topic; they come together. */
+  #configOf(topic: string): LogConfig {
+    if (this.#lastConfig?.topic !== topic) {
+      this.#lastConfig = { topic, config: this.#options.topicConfig(topic) };
+    }
+    return this.#lastConfig.config;
   }
 
   /** A directory whose topic the metadata does not know, or knows under another id. */

@@ -164,10 +164,15 @@ export function writePartitionMetadata(disk: Disk, directory: string, topicId: U
 }
 
 /** Writes the topic id into a new partition directory; the log's first flush makes it durable. */
-export function writeNewPartitionMetadata(disk: Disk, directory: string, topicId: Uuid): void {
+export function writeNewPartitionMetadata(
+  disk: Disk,
+  directory: string,
+  topicId: Uuid,
+  mayExist: boolean,
+): void {
   const file = disk.open(`${directory}/${PARTITION_METADATA_FILE}`, 'create');
   try {
-    file.truncate(0);
+    if (mayExist) file.truncate(0);
     file.write([Buffer.from(partitionMetadata(topicId), 'utf8')], 0);
   } finally {
     file.close();

@@ -212,6 +212,7 @@ export class LogManager {
     topicId: Uuid | undefined,
     config: LogConfig,
     clean: boolean,
+    isNewDirectory = false,
   ): Log {
     const { clock } = this.#runtime;
     const directory = this.#directory(topicPartition);
@@ -224,6 +225,7 @@ export class LogManager {
       clean,
       firstDirtyOffset: firstDirtyOffset ?? 0,
       recoveryPoint: offset(RECOVERY_POINT_FILE),
+      isNewDirectory,
       hasRecoveryPoint: this.#checkpoints.has(RECOVERY_POINT_FILE, key),
       logStartOffset: offset(LOG_START_FILE),
     });
@@ -250,10 +252,12 @@ export class LogManager {
     assert(!this.#logs.has(key) && !this.#offline.has(key), `log exists already: ${key}`);
     this.#checkpoints.forget(key);
     const directory = this.#directory(topicPartition);
-    disk.makeDirectory(directory);
+    // Left by a creation that failed on the way.
+    const exists = disk.list(directory) !== undefined;
+    if (!exists) disk.makeDirectory(directory);
     this.#directoriesChanged = true;
-    if (topicId !== undefined) writeNewPartitionMetadata(disk, directory, topicId);
-    return this.#open(topicPartition, topicId, config, true);
+    if (topicId !== undefined) writeNewPartitionMetadata(disk, directory, topicId, exists);
+    return this.#open(topicPartition, topicId, config, true, !exists);
   }
 
   /** Gives a log that has no topic id the one that the metadata says. May throw DiskError. */

@@ -21,7 +21,7 @@ import { applyToProducers, learnEpoch, type ScanEnd, scanBatches } from './batch
 import { CorruptCheckpoint, LEADER_EPOCH_FILE, PARTITION_METADATA_FILE } from './checkpoints.ts';
 import { LeaderEpochCache } from './leader-epoch-cache.ts';
 import type { LogConfig } from './log-config.ts';
-import { LogSegment, MAX_OFFSET_SPAN, segmentPath } from './log-segment.ts';
+import { LogSegment, MAX_OFFSET_SPAN, NO_NAMES, segmentPath } from './log-segment.ts';
 import { LogSegments } from './log-segments.ts';
 import type { OpenFiles } from './open-files.ts';
 import { readSnapshot, snapshotOffsets, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
@@ -42,6 +42,8 @@ export interface LoadOptions {
   readonly recoveryPoint: number;
   /** Whether the log has a checkpointed recovery point; undefined: the file is damaged. */
   readonly hasRecoveryPoint: boolean | undefined;
+  /** The directory was just made: there is nothing to look for in it. */
+  readonly isNewDirectory: boolean;
   /** Checkpointed log start offset, 0 if none. */
   readonly logStartOffset: number;
   /** The log below was compacted, 0 if never. */
@@ -104,7 +106,7 @@ class LogLoader {
     this.#directory = directory;
     this.#options = options;
     this.#scanFromOffset = options.recoveryPoint;
-    this.#names = new Set(this.#listNames());
+    this.#names = options.isNewDirectory ? NO_NAMES : new Set(this.#listNames());
     this.#snapshots = snapshotOffsets(this.#names);
     this.#epochs = this.#openEpochs();
     this.#segments = this.#openSegments();

@@ -40,7 +40,7 @@ export interface BatchPosition {
 export type PresentNames = Pick<ReadonlySet<string>, 'has'>;
 
 /** A directory that was just made. */
-export const NO_NAMES: PresentNames = new Set<string>();
+export const NO_NAMES: ReadonlySet<string> = new Set<string>();
 
 const scanBuffer = Buffer.alloc(SCAN_BYTES);
 const scanHeader = new BatchHeader();

@@ -28,6 +28,9 @@ import type { ProducerState } from './producer-state.ts';
 import { numberFromHalves } from './time-index.ts';
 import type { TopicPartition } from './topic-partition.ts';
 
+/** The batch that is looked at; nothing waits while it is. */
+const header = new BatchHeader();
+
 /** Segments and what is derived from them. */
 export class LogStore implements FlushTarget {
   readonly segments: LogSegments;
@@ -36,8 +39,7 @@ export class LogStore implements FlushTarget {
   readonly directory: string;
   readonly #topicPartition: TopicPartition;
   readonly #context: LogContext;
-  readonly #header = new BatchHeader();
-  readonly #deletions = new Set<Timer>();
+  #deletions: Set<Timer> | undefined;
   #config: LogConfig;
   #logEndOffset: number;
   /** Behind the last batch; below logEndOffset after a truncation into a gap. */
@@ -152,7 +154,6 @@ export class LogStore implements FlushTarget {
   }
 
   #appendWithRolls(chunks: readonly Uint8Array[], nowMs: number): void {
-    const header = this.#header;
     let run: Uint8Array[] = [];
     let runBytes = 0;
     for (const chunk of chunks) {
@@ -181,7 +182,6 @@ export class LogStore implements FlushTarget {
 
   /** One write into the active segment; then indexes, epochs and producers learn of it. */
   #writeRun(chunks: readonly Uint8Array[], byteCount: number): void {
-    const header = this.#header;
     const { active } = this.segments;
     const { indexIntervalBytes } = this.#config;
     active.append(chunks, byteCount);
@@ -210,7 +210,7 @@ export class LogStore implements FlushTarget {
   #removeLater(paths: readonly string[]): void {
     const { clock, disk, logger } = this.#context;
     const timer = clock.setTimer(this.#config.fileDeleteDelayMs, () => {
-      this.#deletions.delete(timer);
+      this.#deletions?.delete(timer);
       try {
         for (const path of paths) disk.remove(path);
       } catch (error) {
@@ -218,6 +218,7 @@ export class LogStore implements FlushTarget {
         logger.warn('deleted segment is left for the next start', { reason: error.message });
       }
     });
+    this.#deletions ??= new Set();
     this.#deletions.add(timer);
   }
 
@@ -444,8 +445,8 @@ export class LogStore implements FlushTarget {
   async close(): Promise<void> {
     if (this.#closed) return;
     this.#closed = true;
-    for (const timer of this.#deletions) timer.cancel();
-    this.#deletions.clear();
+    for (const timer of this.#deletions ?? []) timer.cancel();
+    this.#deletions = undefined;
     if (this.#offline === undefined && !this.#isUnused()) {
       this.onDisk(() => {
         this.segments.active.becomeInactive();
@@ -472,8 +473,8 @@ export class LogStore implements FlushTarget {
   /** The directory has a new name: the partition is being deleted. Nothing may follow. */
   abandon(): void {
     this.#closed = true;
-    for (const timer of this.#deletions) timer.cancel();
-    this.#deletions.clear();
+    for (const timer of this.#deletions ?? []) timer.cancel();
+    this.#deletions = undefined;
     for (const segment of this.segments.all()) segment.close();
     this.#offline ??= new DiskError('ENOENT', 'deleted', this.directory);
   }

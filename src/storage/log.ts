@@ -76,6 +76,9 @@ export type ReadResult =
       readonly abortedTransactions?: readonly FetchedAbort[];
     };
 
+/** The batch that is looked at; nothing waits while it is. */
+const header = new BatchHeader();
+
 type Appended = Extract<AppendResult, { error: 0 }>;
 
 /** A partition's log. */
@@ -84,7 +87,6 @@ export class Log {
   #topicId: Uuid | undefined;
   readonly #context: LogContext;
   readonly #store: LogStore;
-  readonly #header = new BatchHeader();
   #logStartOffset: number;
   #highWatermark: number;
 
@@ -217,7 +219,6 @@ export class Log {
     options: { readonly verifyCrc: boolean },
   ): AppendResult {
     return this.#guarded(() => {
-      const header = this.#header;
       let expected = this.#store.logEndOffset;
       let firstOffset = -1;
       let byteCount = 0;
@@ -247,7 +248,7 @@ export class Log {
 
   /** Of the last batch that was checked. */
   #lastTimestampMs(): number {
-    return numberFromHalves(this.#header.maxTimestampHigh, this.#header.maxTimestampLow);
+    return numberFromHalves(header.maxTimestampHigh, header.maxTimestampLow);
   }
 
   #appended(firstOffset: number, appendedBytes: number, logAppendTimeMs: number): Appended {
@@ -264,7 +265,6 @@ export class Log {
 
   /** Refuses, or recognises as a repetition, what does not follow the producer's batches. */
   #checkProducers(bytes: Uint8Array, origin: AppendOrigin): AppendResult | undefined {
-    const header = this.#header;
     for (let at = 0; at < bytes.length; at += header.size) {
       const problem = header.read(bytes, at);
       if (problem !== undefined || at + header.size > bytes.length) {

@@ -20,6 +20,10 @@ export const BATCHES_PER_PRODUCER = 5;
 export const NO_PRODUCER_EPOCH = -1;
 const NONE = -1;
 const MAX_SEQUENCE = 0x7fff_ffff;
+/** What most logs have: none. Never written to. */
+const NO_PRODUCERS = new Map<number, Map<number, ProducerEntry>>();
+const NO_TRANSACTIONS = new Map<number, OpenTransaction>();
+const NO_COMPLETED: readonly CompletedTransaction[] = [];
 
 /** One of the last batches of a producer. */
 export interface ProducerBatch {
@@ -60,11 +64,11 @@ export interface CompletedTransaction extends OpenTransaction {
 /** Producers and transactions of one log. */
 export class ProducerState {
   /** By upper, then lower half of the producer id. */
-  readonly #producers = new Map<number, Map<number, ProducerEntry>>();
+  #producers = NO_PRODUCERS;
   /** By first offset, ascending. */
-  #ongoing = new Map<number, OpenTransaction>();
+  #ongoing = NO_TRANSACTIONS;
   /** By first offset, ascending. */
-  #unreplicated: CompletedTransaction[] = [];
+  #unreplicated = NO_COMPLETED;
 
   /** The state of a producer, by the halves of its id. */
   find(high: number, low: number): ProducerEntry | undefined {
@@ -110,6 +114,7 @@ export class ProducerState {
     if (header.isTransactional && entry.currentTxnFirstOffset === NONE) {
       entry.currentTxnFirstOffset = header.baseOffset;
       const { producerId } = entry;
+      if (this.#ongoing === NO_TRANSACTIONS) this.#ongoing = new Map();
       this.#ongoing.set(header.baseOffset, { producerId, firstOffset: header.baseOffset });
     }
   }
@@ -153,6 +158,7 @@ export class ProducerState {
 
   /** Forgets producers without open transaction whose last batch is older than `beforeMs`. */
   removeExpired(beforeMs: number): number {
+    if (this.#producers.size === 0) return 0;
     const before = halves(BigInt(Math.max(0, Math.floor(beforeMs))));
     let removed = 0;
     for (const [high, byLow] of this.#producers) {
@@ -170,9 +176,9 @@ export class ProducerState {
   }
 
   clear(): void {
-    this.#producers.clear();
-    this.#ongoing.clear();
-    this.#unreplicated = [];
+    this.#producers = NO_PRODUCERS;
+    this.#ongoing = NO_TRANSACTIONS;
+    this.#unreplicated = NO_COMPLETED;
   }
 
   /** Everything, as a snapshot keeps it. */
@@ -213,13 +219,13 @@ export class ProducerState {
       open.push({ producerId: saved.producerId, firstOffset: saved.currentTxnFirstOffset });
     }
     open.sort((a, b) => a.firstOffset - b.firstOffset);
-    this.#ongoing = new Map(open.map((txn) => [txn.firstOffset, txn]));
+    if (open.length > 0) this.#ongoing = new Map(open.map((txn) => [txn.firstOffset, txn]));
   }
 
   #insertUnreplicated(completed: CompletedTransaction): void {
     let at = this.#unreplicated.length;
     while (at > 0 && (this.#unreplicated[at - 1]?.firstOffset ?? 0) > completed.firstOffset) at--;
-    this.#unreplicated.splice(at, 0, completed);
+    this.#unreplicated = this.#unreplicated.toSpliced(at, 0, completed);
   }
 
   #enterEpoch(entry: ProducerEntry, producerEpoch: number): void {
@@ -233,6 +239,7 @@ export class ProducerState {
   }
 
   #entry(high: number, low: number): ProducerEntry {
+    if (this.#producers === NO_PRODUCERS) this.#producers = new Map();
     let byLow = this.#producers.get(high);
     if (byLow === undefined) {
       byLow = new Map();
