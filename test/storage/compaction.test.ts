@@ -2,6 +2,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { nodeCompression } from '../../src/io/node/node-compression.ts';
+import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import { LogManager } from '../../src/storage/log-manager.ts';
 import {
   batchesOf,
@@ -14,7 +15,7 @@ import {
   restartFromBatches,
   segmentFiles,
 } from './compaction-harness.ts';
-import { DIRECTORY, marker, readAll, SimHost, TP } from './harness.ts';
+import { DIRECTORY, follow, marker, readAll, SimHost, TP } from './harness.ts';
 
 const HOUR_MS = 3_600_000;
 const CHECKPOINT = '/data/cleaner-offset-checkpoint';
@@ -290,6 +291,28 @@ test('a producer known from a marker alone keeps that marker', async () => {
   assert.deepEqual(
     control.map(({ batch }) => [batch.baseOffset, batch.producerId, batch.count]),
     [[1, 8n, 0]],
+  );
+  await restartFromBatches(host);
+  const epochs = () => host.log.activeProducers().map((p) => [p.producerId, p.producerEpoch]);
+  assert.deepEqual(epochs(), [[8n, 0]]);
+});
+
+test('F5 P2: a mirror takes over batches that the source’s cleaner emptied', () => {
+  const host = new SimHost();
+  const header = marker(-8n, true);
+  const empty = Buffer.from(header.subarray(0, 61));
+  empty.writeInt32BE(49, 8);
+  empty.writeInt32BE(0, 57);
+  new RecordBatch(empty).updateCrc();
+  const data = keyed([], { baseOffset: 1, lastOffset: 4, producerId: -9n, producerEpoch: 2 });
+  follow(host.log, empty, data);
+  assert.deepEqual([host.log.logEndOffset, host.log.openTransactions()], [5, []]);
+  assert.deepEqual(
+    host.log.activeProducers().map((p) => [p.producerId, p.producerEpoch, p.lastOffset]),
+    [
+      [-8n, 0, -1],
+      [-9n, 2, 4],
+    ],
   );
 });
 
