@@ -66,6 +66,9 @@ export class LogShadow {
   #log: Log | undefined;
   #start = 0;
   #end = 0;
+  /** The log forgot everything when it started over beyond its end; the next batch is its first. */
+  #startedOver = false;
+  #firstBase = 0;
 
   /** The log end at the last look. */
   get end(): number {
@@ -81,6 +84,11 @@ export class LogShadow {
     return this.#batches;
   }
 
+  /** Those since the log last started over beyond its end. */
+  get batchesOfThisStart(): readonly SeenBatch[] {
+    return this.#batches.filter(({ baseOffset }) => baseOffset >= this.#firstBase);
+  }
+
   at(baseOffset: number): SeenBatch | undefined {
     return this.#byBase.get(baseOffset);
   }
@@ -91,6 +99,7 @@ export class LogShadow {
     const reopened = this.#log !== log;
     if (!reopened && logStartOffset === this.#start && logEndOffset === this.#end) return NO_CHANGE;
     this.#log = log;
+    if (logStartOffset > this.#end) this.#startedOver = true;
     const change = reopened ? this.#compareAll(log) : this.#compareEnds(log);
     this.#start = logStartOffset;
     this.#end = logEndOffset;
@@ -149,6 +158,11 @@ export class LogShadow {
   }
 
   #add(batches: readonly SeenBatch[]): void {
+    const first = batches[0];
+    if (first !== undefined && (this.#startedOver || first.baseOffset < this.#firstBase)) {
+      this.#firstBase = this.#startedOver ? first.baseOffset : 0;
+      this.#startedOver = false;
+    }
     for (const batch of batches) {
       this.#batches.push(batch);
       this.#byBase.set(batch.baseOffset, batch);

@@ -309,9 +309,13 @@ export class MirrorInvariants {
     return image?.membership(topic)?.mirror === this.#options.mirror;
   }
 
-  #checkCut(watched: Watched, cut: readonly SeenBatch[], log: Log): void {
+  #checkCut(watched: Watched, dropped: readonly SeenBatch[], log: Log): void {
+    const { states, row, maxSourceStart } = watched;
+    // F8: what the source has deleted may go at any moment, for instance in part, by a crash.
+    const cut = states.has('MIRRORING')
+      ? dropped.filter(({ nextOffset }) => nextOffset > maxSourceStart)
+      : dropped;
     if (cut.length === 0 || this.#destinationLost) return;
-    const { states, row } = watched;
     const [first, last] = [cut[0]!, cut.at(-1)!];
     const what = `[${first.baseOffset}, ${last.nextOffset}) cut while ${[...states].join(', ')}`;
     // A row that lost its newest source epoch makes F10 cut too deep; that is mirrored again.
@@ -389,7 +393,7 @@ export class MirrorInvariants {
     if (watched.stopped === undefined || this.#destinationLost) return;
     watched.stopped = undefined;
     const lmo = row.lastMirroredOffset;
-    const own = destination.batches.filter(isBelow(lmo));
+    const own = destination.batchesOfThisStart.filter(isBelow(lmo));
     const ownEnd = own.at(-1)?.nextOffset ?? lmo;
     assert(ownEnd <= lmo, `D4: the LMO ${lmo} is inside a batch that ends at ${ownEnd}`);
     const first = destination.batches.find(({ baseOffset }) => baseOffset >= lmo);

@@ -15,6 +15,7 @@ export type FaultKind =
   | 'killSource'
   | 'killDestination'
   | 'killAtTransition'
+  | 'crashInside'
   | 'stopDestination'
   | 'cut'
   | 'halfCut'
@@ -39,6 +40,8 @@ const MAX_OUTAGE_MS = 4_000;
 const MAX_CLOCK_OFFSET_MS = 1_000_000;
 /** Delays of a kill after a state became durable, in ms. */
 const TRANSITION_KILL_MS = [0, 0, 0.01, 1, 5, 20];
+/** A crash inside an event comes after at most so many more changes of the disk. */
+const MAX_CHANGES_TO_CRASH = 60;
 /** Chance that a new state is answered with a kill. */
 const TRANSITION_KILL_CHANCE = 0.25;
 
@@ -71,6 +74,8 @@ export class Nemesis {
   /** No new faults; what is broken stays so until it is healed. */
   stop(): void {
     this.#active = false;
+    this.#world.source.disk.cancelCrash();
+    this.#world.destination.disk.cancelCrash();
   }
 
   #next(): void {
@@ -107,6 +112,7 @@ export class Nemesis {
     return {
       killSource: () => this.#kill(source),
       killDestination: () => this.#kill(destination),
+      crashInside: () => this.#crashInside(this.#random.chance(0.7) ? destination : source),
       stopDestination: () => this.#stopInOrder(),
       cut: () => this.#cut('both'),
       halfCut: () => this.#cut('a-to-b'),
@@ -134,6 +140,16 @@ export class Nemesis {
     const profile = this.#random.chance(0.5) ? WAN_PROFILE : LAN_PROFILE;
     const resetChance = this.#random.chance(0.3) ? 0.01 : 0;
     world.network.links.set(source.machine, destination.machine, { ...profile, resetChance });
+  }
+
+  /** The process ends in the middle of an event, between two changes of its disk. */
+  #crashInside(cluster: SimCluster): void {
+    const { simulator } = this.#world;
+    cluster.disk.crashAfter(this.#random.below(MAX_CHANGES_TO_CRASH), () => {
+      simulator.crashInEvent();
+      cluster.kill();
+      this.#later(`start ${cluster.machine}`, () => cluster.start());
+    });
   }
 
   #stopInOrder(): void {

@@ -30,6 +30,8 @@ const ALL_BUT_LOSS: readonly FaultKind[] = [
   'killSource',
   'killDestination',
   'killAtTransition',
+  'crashInside',
+  'crashInside',
   'stopDestination',
   'cut',
   'halfCut',

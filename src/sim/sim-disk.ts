@@ -5,7 +5,8 @@
  * part of the rest: of each file's bytes (see sim-file.ts) and of the directory entries, whose
  * changes form one ordered journal of which a prefix survives. `syncDirectory` makes the journal
  * durable up to the last change in that directory; syncing a file does *not* make its name durable.
- * Faults: capacity (ENOSPC after writing what fits), and rules that fail chosen calls.
+ * Faults: capacity (ENOSPC after writing what fits), rules that fail chosen calls, and a crash in
+ * the middle of a call.
  */
 import type { SeededRandom } from '../base/random.ts';
 import { type DirectoryEntry, type Disk, DiskError, type DiskFile } from '../io/runtime.ts';
@@ -37,6 +38,7 @@ export class SimDisk {
   readonly #faults: DiskFault[] = [];
   #journal: NameChange[] = [];
   #capacityBytes = Number.POSITIVE_INFINITY;
+  #crash: { changesLeft: number; readonly end: () => void } | undefined;
 
   constructor(random: SeededRandom) {
     this.#random = random;
@@ -55,6 +57,33 @@ export class SimDisk {
   /** Forgets the rules of `failNext` that are not spent. */
   clearFaults(): void {
     this.#faults.length = 0;
+  }
+
+  /**
+   * The process ends inside one of its next calls, after `changes` more changes: a write may then
+   * be there in part. `end` must end the process, which sees a failed call and nothing after it.
+   */
+  crashAfter(changes: number, end: () => void): void {
+    this.#crash = { changesLeft: changes, end };
+  }
+
+  /** No crash any more, if it has not happened. */
+  cancelCrash(): void {
+    this.#crash = undefined;
+  }
+
+  /** True: the process has just ended, and the change must not happen (or only in part). */
+  crashesNow(): boolean {
+    const crash = this.#crash;
+    if (crash === undefined || crash.changesLeft-- > 0) return false;
+    this.#crash = undefined;
+    crash.end();
+    return true;
+  }
+
+  /** How much of a torn write is there, in bytes. */
+  tornLength(length: number): number {
+    return this.#random.below(length + 1);
   }
 
   /** What the machine finds when the power returns. */
@@ -214,6 +243,7 @@ export class SimDisk {
   }
 
   #change(change: NameChange): void {
+    if (this.crashesNow()) throw new DiskError('EIO', change.kind, change.path);
     changeNames(this.#names, change);
     this.#journal.push(change);
   }
@@ -254,6 +284,10 @@ class OpenSimFile implements DiskFile {
     this.#disk.check('write', this.path);
     let at = position;
     for (const chunk of chunks) {
+      if (this.#disk.crashesNow()) {
+        this.#file.write(chunk.subarray(0, this.#disk.tornLength(chunk.length)), at);
+        throw new DiskError('EIO', 'write', this.path);
+      }
       const growth = Math.max(0, at + chunk.length - this.#file.size);
       const missing = Math.max(0, growth - this.#disk.freeBytes());
       const fits = Math.max(0, chunk.length - missing);
@@ -267,6 +301,7 @@ class OpenSimFile implements DiskFile {
     this.#guard('truncate');
     if (!this.#writable) throw new DiskError('EBADF', 'truncate', this.path);
     this.#disk.check('truncate', this.path);
+    if (this.#disk.crashesNow()) throw new DiskError('EIO', 'truncate', this.path);
     this.#file.truncate(size);
   }
 

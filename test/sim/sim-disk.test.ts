@@ -205,3 +205,19 @@ test('names survive as a prefix of their changes: a replaced file is the old or 
     'old checkpoint,checkpoint.tmp',
   ]);
 });
+
+test('a crash inside a call ends the process there; what was changed before stays', () => {
+  const world = new SimWorld(9);
+  const runtime = world.start('a');
+  runtime.disk.makeDirectory('/d');
+  world.disk('a').crashAfter(2, () => world.kill('a'));
+  const file = runtime.disk.open('/d/log', 'create');
+  file.write([Buffer.from('whole')], 0);
+  const torn = [Buffer.from('partly'), Buffer.from('never')];
+  assert.throws(() => file.write(torn, 5), { code: 'EIO' });
+  assert.equal(world.isRunning('a'), false);
+  assert.throws(() => file.write([Buffer.from('x')], 0), { code: 'EIO' });
+  const found = Buffer.from(world.start('a').disk.readFile('/d/log') ?? []).toString();
+  assert.match(found, /^whole/);
+  assert.ok('wholepartly'.startsWith(found), found);
+});
