@@ -47,6 +47,8 @@ export class LogStore implements FlushTarget {
   #recoveryPoint: number;
   #firstDirtyOffset: number | undefined;
   #lastSnapshotOffset: number | undefined;
+  /** The active segment's share of `segment.jitter.ms`, drawn when it is first needed. */
+  #rollJitter: number | undefined;
   /** Truncations so far: a flush that overlaps one proves nothing. */
   #truncations = 0;
   /** Files were created, renamed or removed since the directory was synced. */
@@ -137,7 +139,7 @@ export class LogStore implements FlushTarget {
   ): void {
     const nowMs = this.#context.clock.wallMs();
     const { active } = this.segments;
-    const ageMs = active.rollAgeMs(timestampMs, nowMs);
+    const ageMs = this.#rollAgeMs(timestampMs, nowMs);
     const fits =
       byteCount <= this.#config.segmentBytes &&
       !active.mustRoll(0, byteCount, lastOffset, this.#config, ageMs);
@@ -153,6 +155,15 @@ export class LogStore implements FlushTarget {
     if (flushMs < Number.MAX_SAFE_INTEGER) this.#context.flushes.add(this, flushMs);
   }
 
+  /** Age of the active segment; `segment.jitter.ms` makes it older by a random time. */
+  #rollAgeMs(timestampMs: number, nowMs: number): number {
+    const { segmentJitterMs, segmentMs } = this.#config;
+    const ageMs = this.segments.active.rollAgeMs(timestampMs, nowMs);
+    if (segmentJitterMs <= 0) return ageMs;
+    this.#rollJitter ??= this.#context.random.fraction();
+    return ageMs + Math.floor(this.#rollJitter * Math.min(segmentJitterMs, segmentMs));
+  }
+
   #appendWithRolls(chunks: readonly Uint8Array[], nowMs: number): void {
     let run: Uint8Array[] = [];
     let runBytes = 0;
@@ -163,7 +174,7 @@ export class LogStore implements FlushTarget {
         const { size, baseOffset, lastOffset } = header;
         const timestampMs = numberFromHalves(header.maxTimestampHigh, header.maxTimestampLow);
         const { active } = this.segments;
-        const ageMs = active.rollAgeMs(timestampMs, nowMs);
+        const ageMs = this.#rollAgeMs(timestampMs, nowMs);
         if (active.mustRoll(runBytes, size, lastOffset, this.#config, ageMs)) {
           if (at > from) run.push(chunk.subarray(from, at));
           if (runBytes > 0) this.#writeRun(run, runBytes);
@@ -264,6 +275,7 @@ export class LogStore implements FlushTarget {
     segment.create();
     segment.becomeActive(0, 0);
     this.#directoryChanged = true;
+    this.#rollJitter = undefined;
     return segment;
   }
 
