@@ -41,6 +41,19 @@ export class MirrorPartitionStates implements MirrorGate, MetadataPublisher {
     return found?.mirror === mirror ? found.state : 'UNKNOWN';
   }
 
+  /**
+   * Whether what a log holds is the source's business alone, so that neither retention nor
+   * compaction may run on it (rules F5, F8). A replica that does not lead knows no state: of a topic
+   * that was removed from its mirror it does as its settings say.
+   */
+  isCopy(topicId: Uuid, topic: string, partition: number, brokerId: number): boolean {
+    const image = this.#image;
+    if (image === undefined) return true;
+    if (this.readOnly(topicId, topic, partition) === undefined) return false;
+    if (image.membership(topic)?.removed !== true) return true;
+    return image.topicsById.get(topicId)?.partitions.get(partition)?.leader === brokerId;
+  }
+
   readOnly(topicId: Uuid, topic: string, partition: number): ReadOnlyReason | undefined {
     const membership = this.#image?.membership(topic);
     if (membership === undefined) return undefined;

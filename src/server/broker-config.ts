@@ -47,6 +47,24 @@ const ownDefinitions: readonly ConfigDefinition[] = [
     'How often recovery points are written.',
     { min: 0 },
   ),
+  define('log.cleaner.enable', 'boolean', 'true', 'Whether compacted topics are compacted.'),
+  define('log.cleaner.backoff.ms', 'long', '15000', 'Wait before looking for dirty logs again.', {
+    min: 0,
+  }),
+  define(
+    'log.cleaner.dedupe.buffer.size',
+    'long',
+    '134217728',
+    'The most memory for the keys of one run of compaction.',
+    { min: MIB },
+  ),
+  define(
+    'log.cleaner.io.max.bytes.per.second',
+    'double',
+    String(Number.MAX_VALUE),
+    'How fast compaction may read.',
+    { min: 1 },
+  ),
   define('offsets.topic.num.partitions', 'int', '50', 'Partitions of __consumer_offsets.', {
     min: 1,
   }),

@@ -117,15 +117,15 @@ interface Foundation extends Identity {
   readonly config: BrokerConfig;
   readonly brokerId: number;
   readonly logManager: LogManager;
+  readonly states: MirrorPartitionStates;
   readonly controller: EmbeddedController;
   readonly brokerEpoch: () => number;
 }
 
 /** Follows the metadata; publishers are those of the parts built below, in order. */
 function build(foundation: Foundation): Parts {
-  const { runtime, config, brokerId, clusterId, controller, logManager } = foundation;
+  const { runtime, config, brokerId, clusterId, controller, logManager, states } = foundation;
   const coordinatorLog = new PartitionCoordinatorLog(runtime, () => replicas);
-  const states = new MirrorPartitionStates();
   const mirrorCoordinator = new MirrorCoordinator(runtime, {
     log: coordinatorLog,
     image: () => metadata.image,
@@ -224,11 +224,33 @@ function onlyListener(config: BrokerConfig): ListenerAddress {
   return address;
 }
 
+/** The logs, which leave alone what is a copy of a source's (rules F5, F8). */
+function openLogs(
+  runtime: Runtime,
+  config: BrokerConfig,
+  states: MirrorPartitionStates,
+): LogManager {
+  const brokerId = config.number('node.id');
+  return new LogManager(runtime, {
+    logDir: config.text('log.dirs'),
+    defaultConfig: DEFAULT_LOG_CONFIG,
+    producerIdExpirationMs: config.number('producer.id.expiration.ms'),
+    cleaner: {
+      enable: config.boolean('log.cleaner.enable'),
+      backoffMs: config.number('log.cleaner.backoff.ms'),
+      dedupeBufferBytes: config.number('log.cleaner.dedupe.buffer.size'),
+      ioMaxBytesPerSecond: config.number('log.cleaner.io.max.bytes.per.second'),
+    },
+    isMirrored: ({ topicId, topicPartition: { topic, partition } }) =>
+      topicId !== undefined && states.isCopy(topicId, topic, partition, brokerId),
+  });
+}
+
 /** Opens what is on disk and starts the controller over it. */
 async function openFoundation(
   runtime: Runtime,
   { config, onFatal }: BrokerOptions,
-  logManager: LogManager,
+  { logManager, states }: Pick<Foundation, 'logManager' | 'states'>,
 ): Promise<Omit<Foundation, 'brokerEpoch'>> {
   const brokerId = config.number('node.id');
   logManager.load(() => DEFAULT_LOG_CONFIG);
@@ -243,7 +265,7 @@ async function openFoundation(
     defaultReplicationFactor: config.number('default.replication.factor'),
     onFailure: (error) => onFatal?.(error),
   });
-  return { runtime, config, brokerId, logManager, controller, ...identity };
+  return { runtime, config, brokerId, logManager, states, controller, ...identity };
 }
 
 /** The address that clients are told; a bound wildcard address is not one. */
@@ -304,12 +326,9 @@ async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broke
 /** Starts a broker; rejects with an Error for people when it cannot start. */
 export async function startBroker(runtime: Runtime, options: BrokerOptions): Promise<Broker> {
   const { config } = options;
-  const logManager = new LogManager(runtime, {
-    logDir: config.text('log.dirs'),
-    defaultConfig: DEFAULT_LOG_CONFIG,
-    producerIdExpirationMs: config.number('producer.id.expiration.ms'),
-  });
-  const foundation = await openFoundation(runtime, options, logManager);
+  const states = new MirrorPartitionStates();
+  const logManager = openLogs(runtime, config, states);
+  const foundation = await openFoundation(runtime, options, { logManager, states });
   try {
     return await serve(foundation);
   } catch (error) {
