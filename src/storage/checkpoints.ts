@@ -46,6 +46,12 @@ export interface EpochEntry {
 
 /** Replaces `path` by `content`, durably. */
 export function writeFileAtomically(disk: Disk, path: string, content: string): void {
+  replaceFile(disk, path, content);
+  disk.syncDirectory(path.slice(0, path.lastIndexOf('/')) || '/');
+}
+
+/** The same, except that the directory is still to be synced. */
+function replaceFile(disk: Disk, path: string, content: string): void {
   const temporary = `${path}.tmp`;
   const file = disk.open(temporary, 'create');
   try {
@@ -56,7 +62,6 @@ export function writeFileAtomically(disk: Disk, path: string, content: string): 
     file.close();
   }
   disk.rename(temporary, path);
-  disk.syncDirectory(path.slice(0, path.lastIndexOf('/')) || '/');
 }
 
 function readText(disk: Disk, path: string): string | undefined {
@@ -87,8 +92,8 @@ function integer(path: string, text: string | undefined): number {
   return value;
 }
 
-function writeRows(disk: Disk, path: string, rows: readonly string[]): void {
-  writeFileAtomically(disk, path, [VERSION, String(rows.length), ...rows, ''].join('\n'));
+function rowsText(rows: readonly string[]): string {
+  return [VERSION, String(rows.length), ...rows, ''].join('\n');
 }
 
 /** Reads an offset checkpoint; empty when there is no file. */
@@ -106,11 +111,8 @@ export function writeOffsetCheckpoint(
   path: string,
   rows: Iterable<PartitionOffset>,
 ): void {
-  writeRows(
-    disk,
-    path,
-    Array.from(rows, (row) => `${row.topic} ${row.partition} ${row.offset}`),
-  );
+  const lines = Array.from(rows, (row) => `${row.topic} ${row.partition} ${row.offset}`);
+  writeFileAtomically(disk, path, rowsText(lines));
 }
 
 /** Reads a leader-epoch checkpoint; empty when there is no file. */
@@ -129,17 +131,14 @@ export function readEpochCheckpoint(disk: Disk, path: string): EpochEntry[] {
   return entries;
 }
 
-/** Replaces a leader-epoch checkpoint. */
+/** Replaces a leader-epoch checkpoint; durable when the directory is synced. */
 export function writeEpochCheckpoint(
   disk: Disk,
   path: string,
   entries: readonly EpochEntry[],
 ): void {
-  writeRows(
-    disk,
-    path,
-    entries.map((entry) => `${entry.epoch} ${entry.startOffset}`),
-  );
+  const lines = entries.map((entry) => `${entry.epoch} ${entry.startOffset}`);
+  replaceFile(disk, path, rowsText(lines));
 }
 
 /** The topic id in a partition directory; undefined when the file is absent. */

@@ -98,19 +98,21 @@ export class LeaderEpochCache {
   }
 
   /**
-   * Writes the checkpoint durably when it would say something new. An epoch that has no record yet
+   * Writes the checkpoint when it would say something new, and says so: the file is durable, its
+   * place in the directory is not before that is synced. An epoch that has no record yet
    * is not written: an opened log forgets it anyway, and a restart gives every idle partition one.
    */
-  flush(logEndOffset: number): void {
-    if (this.#written === this.#entries) return;
+  flush(logEndOffset: number): boolean {
+    if (this.#written === this.#entries) return false;
     let count = this.#entries.length;
     while (count > 0 && (this.#entries[count - 1] as EpochEntry).startOffset >= logEndOffset) {
       count--;
     }
     const entries = count === this.#entries.length ? this.#entries : this.#entries.slice(0, count);
-    if (sameEntries(entries, this.#written)) return;
+    if (sameEntries(entries, this.#written)) return false;
     writeEpochCheckpoint(this.#disk, `${this.#directory}/${LEADER_EPOCH_FILE}`, entries);
     this.#written = entries;
+    return true;
   }
 
   #replace(entries: EpochEntry[]): void {

@@ -5,7 +5,8 @@
  * After an orderly stop nothing is scanned but the bytes behind the last index entry and what is
  * newer than the last producer snapshot (nothing, as closing takes one). After a crash, every batch
  * from the recovery point on is checked; the log is cut behind the last whole valid one, and
- * indexes, epochs and producer state are rebuilt from there, and what is left is made durable.
+ * indexes, epochs and producer state are rebuilt from there, and where something was cut off, what
+ * is left is made durable.
  *
  * - What lies below the recovery point was made durable: damage there is not cut away but thrown as
  *   {@link CorruptLog}, and the partition stays offline.
@@ -126,10 +127,9 @@ class LogLoader {
     this.#removeStraySnapshots();
     if (clean) this.#loadProducers(this.#logEndOffset, logStartOffset);
     // Up to the recovery point it is durable already, down to the names of the files.
-    const isDerivedOnly = this.#scanFromOffset < options.recoveryPoint;
-    const isChanged = this.#rebuilt || this.#wasCut || isDerivedOnly;
-    const isBehind = this.#logEndOffset > options.recoveryPoint;
-    if (!clean && (isChanged || isBehind) && !this.#isUnused()) {
+    const isDerivedAnew = this.#scanFromOffset < options.recoveryPoint;
+    const isChanged = !clean && (this.#rebuilt || this.#wasCut || isDerivedAnew);
+    if (isChanged && !this.#isUnused()) {
       this.#makeDurable();
       isNamed = true;
     }
@@ -141,9 +141,9 @@ class LogLoader {
       isNamed,
       logStartOffset,
       logEndOffset: this.#logEndOffset,
-      recoveryPoint: clean
-        ? Math.min(options.recoveryPoint, this.#logEndOffset)
-        : this.#logEndOffset,
+      recoveryPoint: isChanged
+        ? this.#logEndOffset
+        : Math.min(options.recoveryPoint, this.#logEndOffset),
       producers: this.#producers,
       epochs: this.#epochs,
       lastSnapshotOffset: this.#snapshots.at(-1),
@@ -293,8 +293,9 @@ class LogLoader {
   }
 
   /**
-   * What was found after a crash may never have been durable: not the end of the files, not even
-   * their names. A second crash must not find an older state than the one that is served now.
+   * A second crash must not bring back what this recovery has cut off, behind what is appended
+   * meanwhile. Without such a change, what was found stands as if there had been no crash: not
+   * durable above the recovery point until the next flush.
    */
   #makeDurable(): void {
     for (const segment of this.#segments.from(this.#scanFromOffset)) {

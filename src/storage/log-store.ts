@@ -285,7 +285,7 @@ export class LogStore implements FlushTarget {
       if (segment.writeIndexes()) this.#directoryChanged = true;
       segment.syncNow();
     }
-    this.epochs.flush(this.#logEndOffset);
+    if (this.epochs.flush(this.#logEndOffset)) this.#directoryChanged = true;
     this.#syncDirectory();
     this.#recoveryPoint = baseOffset;
     this.#context.checkpointRecoveryPoints();
@@ -407,7 +407,7 @@ export class LogStore implements FlushTarget {
     });
     this.#lastSnapshotOffset = listSnapshots(disk, this.directory).at(-1);
     this.epochs.truncateFromEnd(target);
-    this.epochs.flush(this.#logEndOffset);
+    if (this.epochs.flush(this.#logEndOffset)) this.#directoryChanged = true;
     this.segments.active.syncNow();
     this.#directoryChanged = true;
     this.#syncDirectory();
@@ -437,7 +437,7 @@ export class LogStore implements FlushTarget {
     const segments = this.segments.from(this.#recoveryPoint);
     for (const segment of segments) if (segment.writeIndexes()) this.#directoryChanged = true;
     await Promise.all(segments.map((segment) => segment.sync()));
-    this.epochs.flush(this.#logEndOffset);
+    if (this.epochs.flush(this.#logEndOffset)) this.#directoryChanged = true;
     this.#syncDirectory();
     if (this.#truncations !== truncations) return;
     this.#recoveryPoint = Math.max(this.#recoveryPoint, target);
