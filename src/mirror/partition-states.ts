@@ -51,7 +51,7 @@ export class MirrorPartitionStates implements MirrorGate, MetadataPublisher {
     if (image === undefined) return true;
     if (this.readOnly(topicId, topic, partition) === undefined) return false;
     if (image.membership(topic)?.removed !== true) return true;
-    return image.topicsById.get(topicId)?.partitions.get(partition)?.leader === brokerId;
+    return image.topicsByName.get(topic)?.partitions.get(partition)?.leader === brokerId;
   }
 
   readOnly(topicId: Uuid, topic: string, partition: number): ReadOnlyReason | undefined {

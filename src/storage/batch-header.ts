@@ -121,7 +121,8 @@ export interface EndOfTransaction {
 
 /**
  * The marker in the control batch of `size` bytes at `at`; undefined when its record is of another
- * type, or when compaction has taken it (the batch is left to tell the producer's epoch). Throws MalformedBytes when there is no readable record.
+ * type, or when compaction has taken it (the batch is left to tell the producer's epoch). Throws
+ * MalformedBytes when there is no readable record.
  */
 export function readMarker(
   bytes: Uint8Array,

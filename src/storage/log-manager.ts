@@ -76,7 +76,7 @@ export interface LogManagerOptions {
   /** Default {@link DEFAULT_CLEANER_SETTINGS}. */
   readonly cleaner?: Partial<CleanerSettings>;
   /**
-   * Whether the log is a copy of a source's: what of it goes and what stays is the source's business
+   * Whether the log is a copy of a source's: what of it goes and what stays is that one's business
    * (rules F5, F8), so neither retention nor compaction runs. Default: none is.
    */
   readonly isMirrored?: (log: Log) => boolean;

@@ -1,9 +1,8 @@
 /**
  * Which segments of a log may be deleted: those below the log start, too old, or beyond the size.
  *
- * Only a prefix of the log ever goes, and only what lies below the high watermark. Compaction is
- * not done here: topics with cleanup.policy=compact keep all their segments until the cleaner
- * exists.
+ * Only a prefix of the log ever goes, and only what lies below the high watermark. Of a topic with
+ * cleanup.policy=compact alone, time and size delete nothing: see log-cleaner.ts.
  */
 import { isDeleted, type LogConfig } from './log-config.ts';
 import type { LogSegment } from './log-segment.ts';

@@ -194,7 +194,7 @@ test('P2: aborted data goes at once, its marker after the horizon; open ones sta
   }
 });
 
-test('an aborted batch that tells the last sequence stays empty, and its abort indexed', async () => {
+test('an aborted batch with the last sequence stays empty, and its abort indexed', async () => {
   const host = new SimHost(COMPACTED);
   put(host.log, [['a', '1']]);
   put(
