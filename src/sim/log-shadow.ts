@@ -39,7 +39,7 @@ export function readLog(log: Log, from: number = log.logStartOffset): SeenBatch[
     for (const chunk of read.records) {
       const scan = forEachBatch(chunk, 0, chunk.length, (batch) => {
         const { baseOffset, nextOffset } = batch;
-        seen.push({ baseOffset, nextOffset, bytes: batch.slice().slice() });
+        seen.push({ baseOffset, nextOffset, bytes: new Uint8Array(batch.slice()) });
         offset = nextOffset;
       });
       assert(scan.ok, `${log.directory}: bytes behind offset ${offset} are no batch`);

@@ -6,6 +6,7 @@
  * which is where a restart must resume (S2, S3). What it does is undone by `MirrorWorld.heal`.
  */
 import type { SeededRandom } from '../base/random.ts';
+import type { SimEvent } from './event-queue.ts';
 import type { MirrorWorld } from './mirror-world.ts';
 import type { SimCluster } from './sim-cluster.ts';
 import { LAN_PROFILE, WAN_PROFILE } from './sim-links.ts';
@@ -52,6 +53,7 @@ export class Nemesis {
   readonly #kinds: readonly RandomFault[];
   readonly #clockOffsets = new Map<string, number>();
   #active = false;
+  #next: SimEvent | undefined;
   #faults = 0;
 
   constructor(world: MirrorWorld, kinds: readonly FaultKind[]) {
@@ -67,24 +69,26 @@ export class Nemesis {
   }
 
   start(): void {
+    this.stop();
     this.#active = true;
-    this.#next();
+    this.#schedule();
   }
 
   /** No new faults; what is broken stays so until it is healed. */
   stop(): void {
     this.#active = false;
+    if (this.#next !== undefined) this.#next.cancelled = true;
     this.#world.source.disk.cancelCrash();
     this.#world.destination.disk.cancelCrash();
   }
 
-  #next(): void {
+  #schedule(): void {
+    if (this.#kinds.length === 0) return;
     const pauseMs = this.#random.fraction() * MAX_PAUSE_MS;
-    this.#world.simulator.schedule(pauseMs, 'nemesis', () => {
-      if (!this.#active || this.#kinds.length === 0) return;
+    this.#next = this.#world.simulator.schedule(pauseMs, 'nemesis', () => {
       this.#faults++;
       this.#strikes()[this.#kinds[this.#random.below(this.#kinds.length)]!]();
-      this.#next();
+      this.#schedule();
     });
   }
 
@@ -144,9 +148,7 @@ export class Nemesis {
 
   /** The process ends in the middle of an event, between two changes of its disk. */
   #crashInside(cluster: SimCluster): void {
-    const { simulator } = this.#world;
     cluster.disk.crashAfter(this.#random.below(MAX_CHANGES_TO_CRASH), () => {
-      simulator.crashInEvent();
       cluster.kill();
       this.#later(`start ${cluster.machine}`, () => cluster.start());
     });

@@ -83,7 +83,8 @@ export class SimConnection implements Connection {
     if (!this.#open || !this.process.alive || this.#pendingClose !== undefined) return true;
     for (const chunk of chunks) {
       if (chunk.length === 0) continue;
-      this.#sendQueue.push(chunk.slice());
+      // A copy, which slice() of a Buffer is not.
+      this.#sendQueue.push(new Uint8Array(chunk));
       this.#queuedBytes += chunk.length;
     }
     this.#pump();

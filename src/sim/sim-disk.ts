@@ -6,7 +6,7 @@
  * changes form one ordered journal of which a prefix survives. `syncDirectory` makes the journal
  * durable up to the last change in that directory; syncing a file does *not* make its name durable.
  * Faults: capacity (ENOSPC after writing what fits), rules that fail chosen calls, and a crash in
- * the middle of a call.
+ * the middle of a call: the disk is as it was then, whatever the code on the stack still does to it.
  */
 import type { SeededRandom } from '../base/random.ts';
 import { type DirectoryEntry, type Disk, DiskError, type DiskFile } from '../io/runtime.ts';
@@ -32,13 +32,17 @@ export interface DiskFault {
 /** See the file header. */
 export class SimDisk {
   readonly #random: SeededRandom;
-  readonly #durableNames: Names = new Map();
-  readonly #names: Names = new Map();
+  #durableNames: Names = new Map();
+  #names: Names = new Map();
   readonly #locks = new Map<string, SimProcess>();
   readonly #faults: DiskFault[] = [];
   #journal: NameChange[] = [];
   #capacityBytes = Number.POSITIVE_INFINITY;
   #crash: { changesLeft: number; readonly end: () => void } | undefined;
+  /** What the crash left, until the next process starts. */
+  #left:
+    | { readonly names: Names; readonly durable: Names; readonly journal: NameChange[] }
+    | undefined;
 
   constructor(random: SeededRandom) {
     this.#random = random;
@@ -61,7 +65,8 @@ export class SimDisk {
 
   /**
    * The process ends inside one of its next calls, after `changes` more changes: a write may then
-   * be there in part. `end` must end the process, which sees a failed call and nothing after it.
+   * be there in part. `end` must end the process. Its code runs on to the end of the event as if
+   * nothing had happened, but leaves no trace.
    */
   crashAfter(changes: number, end: () => void): void {
     this.#crash = { changesLeft: changes, end };
@@ -72,22 +77,52 @@ export class SimDisk {
     this.#crash = undefined;
   }
 
-  /** True: the process has just ended, and the change must not happen (or only in part). */
-  crashesNow(): boolean {
+  /** Called before each change; `part` of it may still happen to what the crash leaves. */
+  beforeChange(
+    part: { readonly file: SimFile; readonly bytes: Uint8Array; at: number } | undefined,
+  ) {
     const crash = this.#crash;
-    if (crash === undefined || crash.changesLeft-- > 0) return false;
+    if (crash === undefined || crash.changesLeft-- > 0) return;
     this.#crash = undefined;
+    const copies = new Map<SimFile, SimFile>();
+    const copyOf = (node: SimFile | 'directory'): SimFile | 'directory' => {
+      if (node === 'directory') return node;
+      const copy = copies.get(node) ?? node.copy();
+      copies.set(node, copy);
+      return copy;
+    };
+    const names = (of: Names): Names => new Map([...of].map(([at, node]) => [at, copyOf(node)]));
+    this.#left = {
+      names: names(this.#names),
+      durable: names(this.#durableNames),
+      journal: this.#journal.map((change) =>
+        change.kind === 'create' ? { ...change, node: copyOf(change.node) } : change,
+      ),
+    };
+    if (part !== undefined) {
+      const length = this.#random.below(part.bytes.length + 1);
+      copies.get(part.file)?.write(part.bytes.subarray(0, length), part.at);
+    }
     crash.end();
-    return true;
   }
 
-  /** How much of a torn write is there, in bytes. */
-  tornLength(length: number): number {
-    return this.#random.below(length + 1);
+  /** The disk becomes what a crash in the middle of a call left. */
+  #settleCrash(): void {
+    if (this.#left === undefined) return;
+    this.#names = this.#left.names;
+    this.#durableNames = this.#left.durable;
+    this.#journal = this.#left.journal;
+    this.#left = undefined;
+  }
+
+  /** Whether the code of an ended process still runs to the end of its event. */
+  get isHaunted(): boolean {
+    return this.#left !== undefined;
   }
 
   /** What the machine finds when the power returns. */
   losePower(loss: PowerLoss): void {
+    this.#settleCrash();
     const kept = loss.unsynced === 'lose' ? 0 : this.#random.below(this.#journal.length + 1);
     for (const change of this.#journal.slice(0, kept)) changeNames(this.#durableNames, change);
     this.#journal = [];
@@ -99,8 +134,9 @@ export class SimDisk {
 
   /** The Disk port of one process. After its end every call fails with EIO. */
   portFor(process: SimProcess): Disk {
+    this.#settleCrash();
     const guard = (operation: string, path: string): void => {
-      if (!process.alive) throw new DiskError('EIO', operation, path);
+      if (!process.alive && !this.isHaunted) throw new DiskError('EIO', operation, path);
     };
     return {
       open: (path, mode) => {
@@ -243,7 +279,7 @@ export class SimDisk {
   }
 
   #change(change: NameChange): void {
-    if (this.crashesNow()) throw new DiskError('EIO', change.kind, change.path);
+    this.beforeChange(undefined);
     changeNames(this.#names, change);
     this.#journal.push(change);
   }
@@ -284,10 +320,7 @@ class OpenSimFile implements DiskFile {
     this.#disk.check('write', this.path);
     let at = position;
     for (const chunk of chunks) {
-      if (this.#disk.crashesNow()) {
-        this.#file.write(chunk.subarray(0, this.#disk.tornLength(chunk.length)), at);
-        throw new DiskError('EIO', 'write', this.path);
-      }
+      this.#disk.beforeChange({ file: this.#file, bytes: chunk, at });
       const growth = Math.max(0, at + chunk.length - this.#file.size);
       const missing = Math.max(0, growth - this.#disk.freeBytes());
       const fits = Math.max(0, chunk.length - missing);
@@ -301,7 +334,7 @@ class OpenSimFile implements DiskFile {
     this.#guard('truncate');
     if (!this.#writable) throw new DiskError('EBADF', 'truncate', this.path);
     this.#disk.check('truncate', this.path);
-    if (this.#disk.crashesNow()) throw new DiskError('EIO', 'truncate', this.path);
+    this.#disk.beforeChange(undefined);
     this.#file.truncate(size);
   }
 
@@ -340,7 +373,8 @@ class OpenSimFile implements DiskFile {
   }
 
   #guard(operation: string): void {
-    if (!this.#process.alive) throw new DiskError('EIO', operation, this.path);
+    const ended = !this.#process.alive && !this.#disk.isHaunted;
+    if (ended) throw new DiskError('EIO', operation, this.path);
     if (this.#closed) throw new DiskError('EBADF', operation, this.path);
   }
 }

@@ -87,6 +87,15 @@ export class SimFile {
     this.#change({ kind: 'truncate', size, doomed: false });
   }
 
+  /** The same file, apart from what happens to this one from now on. */
+  copy(): SimFile {
+    const copy = new SimFile();
+    copy.#content.write(this.#content.view(), 0);
+    copy.#durable.write(this.#durable.view(), 0);
+    copy.#changes = this.#changes.map((change) => ({ ...change }));
+    return copy;
+  }
+
   /** Marks this moment; the result makes everything before it durable, or dooms it. */
   beginSync(): { succeed(): void; fail(): void } {
     const covered = [...this.#changes];

@@ -138,11 +138,14 @@ export class SimNetwork {
     this.#dropEnded();
   }
 
-  /** The Network port of one process. */
+  /** The Network port of one process. After its end nothing comes of a call. */
   portFor(process: SimProcess): Network {
+    const never = new Promise<never>(() => {});
     return {
-      listen: (host, port, onConnection) => this.#listen(process, host, port, onConnection),
-      connect: (host, port, timeoutMs) => this.#connect(process, host, port, timeoutMs),
+      listen: (host, port, onConnection) =>
+        process.alive ? this.#listen(process, host, port, onConnection) : never,
+      connect: (host, port, timeoutMs) =>
+        process.alive ? this.#connect(process, host, port, timeoutMs) : never,
     };
   }
 

@@ -44,7 +44,6 @@ export class Simulator {
   #events = 0;
   #hash = 0;
   #rejection: { error: unknown } | undefined;
-  #crashed = false;
 
   constructor(seed: number) {
     this.seed = seed;
@@ -93,14 +92,6 @@ export class Simulator {
     if (this.#rows.length > TRACE_ROWS) this.#rows.shift();
   }
 
-  /**
-   * The process that this event belongs to has just ended inside it: what its remaining code on the
-   * stack throws is nobody's business.
-   */
-  crashInEvent(): void {
-    this.#crashed = true;
-  }
-
   /** Runs until `condition` holds; fails when it has not after `limitMs`, or nothing is left. */
   async runUntil(condition: () => boolean, limitMs: number, what = 'the condition'): Promise<void> {
     const endMs = this.#nowMs + limitMs;
@@ -144,13 +135,8 @@ export class Simulator {
     this.#nowMs = event.atMs;
     if (++this.#events > MAX_EVENTS) throw new Error(`more than ${MAX_EVENTS} events: a livelock`);
     this.trace(event.label);
-    try {
-      event.run();
-    } catch (error) {
-      if (!this.#crashed) throw error;
-    }
+    event.run();
     await this.#drain();
-    this.#crashed = false;
     for (const { name, check } of this.#invariants) {
       try {
         check();
@@ -166,7 +152,6 @@ export class Simulator {
     if (this.#rejection === undefined) return;
     const { error } = this.#rejection;
     this.#rejection = undefined;
-    if (this.#crashed) return;
     throw new Error(`unhandled rejection: ${describe(error)}`, { cause: error });
   }
 

@@ -190,8 +190,9 @@ describe('the whole watch', () => {
 
   test('D1 S2 sees a cut that no state asks for', async () => {
     const world = await mirroring();
-    logOf(world).truncateTo(0);
-    await assert.rejects(world.run(1_000), /orders-0: D1, S2: \[0, \d+\) cut while MIRRORING/);
+    const log = logOf(world);
+    log.truncateTo(log.logStartOffset);
+    await assert.rejects(world.run(1_000), /orders-0: D1, S2: .* cut while MIRRORING/);
   });
 
   test('F5 sees a batch that the source does not have', async () => {

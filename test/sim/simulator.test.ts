@@ -147,16 +147,3 @@ describe('failures name the seed and the last events', () => {
     assert.match(late, /peace did not come true: 1000 ms passed/);
   });
 });
-
-test('what a process throws after it ended inside an event is nobody’s business', async () => {
-  const simulator = new Simulator(3);
-  simulator.schedule(1, 'crash', () => {
-    simulator.crashInEvent();
-    throw new RangeError('from the dead');
-  });
-  simulator.schedule(2, 'later', () => {
-    throw new RangeError('from the living');
-  });
-  await simulator.runFor(1);
-  await assert.rejects(simulator.runFor(5), /from the living/);
-});

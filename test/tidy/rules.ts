@@ -275,7 +275,7 @@ export function deadFiles(sources: readonly Source[], commands: readonly string[
   const used = reach([...commands, ...[...tested].filter((path) => path.startsWith('src/sim/'))]);
   return sources.filter(isSource).flatMap((source) => {
     const alive = source.path.startsWith('src/sim/') ? tested : used;
-    if (isSchema(source) || alive.has(source.path)) return [];
+    if (isSchema(source) || alive.has(source.path) || commands.includes(source.path)) return [];
     return [at(source, 1, 'nothing that runs imports this file: use it or remove it')];
   });
 }
