@@ -33,6 +33,8 @@ export const DEFAULT_CLEANER_SETTINGS: CleanerSettings = Object.freeze({
   ioMaxBytesPerSecond: Number.MAX_VALUE,
 });
 
+/** Work goes on to the end of the batch, then rests: what is compressed well takes long. */
+const MAX_SLICE_MS = 4;
 /** Rest per time worked. */
 const REST_SHARE = 1;
 /** A pause shorter than this is no timer's business. */
@@ -145,6 +147,7 @@ export class LogCleaner {
         nowMs: clock.wallMs(),
         dedupeBufferBytes: settings.dedupeBufferBytes,
         seed: random.bytes(16),
+        isSliceOver: () => clock.monotonicMs() - this.#sliceStartMs > MAX_SLICE_MS,
         pause: (bytes) => this.#pause(bytes),
         isCancelled: () => this.#closed || isMirrored(log) || !isCompacted(log.config),
       });

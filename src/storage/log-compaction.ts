@@ -40,6 +40,8 @@ export interface CompactionOptions {
   readonly seed: Uint8Array;
   /** Called after each slice with the bytes that were handled; resolves when work may go on. */
   readonly pause: (bytes: number) => Promise<void>;
+  /** Asked after each batch: whether it is time for a pause, however few bytes it were. */
+  readonly isSliceOver: () => boolean;
   /** Asked after each pause: whether the run has to end. */
   readonly isCancelled: () => boolean;
 }
@@ -306,6 +308,7 @@ export class LogCompaction {
       while (problem === undefined && at + header.size <= length) {
         if (!visit(this.#buffer, at, header)) return false;
         at += header.size;
+        if (this.#options.isSliceOver()) break;
         problem = header.read(this.#buffer, at, length);
       }
       if (at === 0) this.#makeRoom(segment, from, problem === undefined);
