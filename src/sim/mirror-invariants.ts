@@ -221,13 +221,13 @@ export class MirrorInvariants {
 
   /** What the contract leaves to an operator, who alone may have a whole log dropped. */
   #awaitsOperator(watched: Watched, log: Log): boolean {
-    const { row, lost, source, destination } = watched;
+    const { row, lost, source, destination, maxSourceStart } = watched;
     if (row === undefined || nameOf(row) !== 'FAILED' || log.logEndOffset === 0) return false;
     // T3: nothing of the log is known to be mirrored.
     if (row.cause === 'WOULD_DISCARD_ALL') return row.lastMirroredOffset <= 0;
     if (row.cause !== 'SOURCE_DIVERGED' || lost.size === 0) return false;
-    // F10: the source lost everything that is still here.
-    const here = destination.batches.filter(({ nextOffset }) => nextOffset > log.logStartOffset);
+    // F10: the source lost all that was here; what it had deleted may have come back with a crash.
+    const here = destination.batches.filter(({ nextOffset }) => nextOffset > maxSourceStart);
     return here.every(({ baseOffset, bytes }) => {
       const original = source.at(baseOffset);
       return original === undefined || copyProblem(bytes, original.bytes) !== undefined;
