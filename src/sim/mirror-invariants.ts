@@ -1,8 +1,7 @@
 /**
  * What must hold between a source, a mirror and a destination, after every event.
  *
- * Keeps its own memory of both logs and of the durable states, so it also judges what happened
- * while a broker was down. Cheap while nothing changed: a few numbers per partition are compared.
+ * Remembers both logs and the states, so it also judges what happened while a broker was down.
  * - F5, F6, P1: what the destination holds is the source's, batch by batch, without a hole.
  * - F1: nothing beyond the source's LSO. F8: no log start beyond the source's. O3: the same id.
  * - S1, S4, S7, D2: state-watch.ts. S2: appends only in MIRRORING, cuts only where the contract

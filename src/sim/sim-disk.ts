@@ -6,7 +6,7 @@
  * changes form one ordered journal of which a prefix survives. `syncDirectory` makes the journal
  * durable up to the last change in that directory; syncing a file does *not* make its name durable.
  * Faults: capacity (ENOSPC after writing what fits), rules that fail chosen calls, and a crash in
- * the middle of a call: the disk is as it was then, whatever the code on the stack still does to it.
+ * the middle of a call: the disk is as it was then, whatever the code on the stack still does.
  */
 import type { SeededRandom } from '../base/random.ts';
 import { type DirectoryEntry, type Disk, DiskError, type DiskFile } from '../io/runtime.ts';
