@@ -36,17 +36,26 @@ export function cpuSeconds(pids: readonly number[]): number {
   return pids.reduce((sum, pid) => sum + cpuOf(pid), 0);
 }
 
-/** Peak resident memory of these processes, in MiB. */
-export function peakMemoryMiB(pids: readonly number[]): number {
-  const peak = (pid: number): number => {
+function memoryMiB(pids: readonly number[], line: 'VmHWM' | 'VmRSS'): number {
+  const of = (pid: number): number => {
     try {
       const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-      return Number(/VmHWM:\s+(\d+)/.exec(status)?.[1] ?? 0) / 1024;
+      return Number(new RegExp(`${line}:\\s+(\\d+)`).exec(status)?.[1] ?? 0) / 1024;
     } catch {
       return 0;
     }
   };
-  return Math.round(pids.reduce((sum, pid) => sum + peak(pid), 0));
+  return Math.round(pids.reduce((sum, pid) => sum + of(pid), 0));
+}
+
+/** Peak resident memory of these processes, in MiB. */
+export function peakMemoryMiB(pids: readonly number[]): number {
+  return memoryMiB(pids, 'VmHWM');
+}
+
+/** Resident memory of these processes now, in MiB. */
+export function residentMemoryMiB(pids: readonly number[]): number {
+  return memoryMiB(pids, 'VmRSS');
 }
 
 /** The machine in one line. */

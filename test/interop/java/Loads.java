@@ -27,6 +27,7 @@ final class Loads {
     static JsonNode handle(String command, JsonNode request) throws Exception {
         switch (command) {
             case "fill": return fill(request);
+            case "drain": return drain(request);
             case "latency": return latency(request);
             default: return null;
         }
@@ -54,7 +55,7 @@ final class Loads {
     private static JsonNode fill(JsonNode request) throws Exception {
         Properties properties = InteropClient.properties(request);
         properties.put("compression.type", request.get("compression").asText());
-        properties.put("batch.size", "65536");
+        properties.put("batch.size", request.path("batchSize").asText("65536"));
         properties.put("linger.ms", "20");
         properties.put("buffer.memory", "134217728");
         String topic = request.get("topic").asText();
@@ -77,6 +78,35 @@ final class Loads {
         if (failure.get() != null) throw failure.get();
         ObjectNode answer = InteropClient.JSON.createObjectNode();
         return answer.put("seconds", (System.nanoTime() - start) / 1e9);
+    }
+
+    /** Reads this many records of a topic from its beginning; the time is from the first poll. */
+    private static JsonNode drain(JsonNode request) {
+        long records = request.get("records").asLong();
+        long seen = 0;
+        long bytes = 0;
+        try (KafkaConsumer<byte[], byte[]> consumer = Consumers.consumer(request)) {
+            List<TopicPartition> all =
+                Consumers.partitions(consumer, request.get("topic").asText());
+            consumer.assign(all);
+            consumer.seekToBeginning(all);
+            for (TopicPartition partition : all) consumer.position(partition);
+            long start = System.nanoTime();
+            long idleSince = start;
+            while (seen < records) {
+                for (ConsumerRecord<byte[], byte[]> record : consumer.poll(Duration.ofMillis(200))) {
+                    bytes += record.value().length;
+                    seen++;
+                    idleSince = System.nanoTime();
+                }
+                if (System.nanoTime() - idleSince > 30_000_000_000L) {
+                    throw new IllegalStateException(seen + " of " + records + " records found");
+                }
+            }
+            ObjectNode answer = InteropClient.JSON.createObjectNode();
+            answer.put("bytes", bytes);
+            return answer.put("seconds", (System.nanoTime() - start) / 1e9);
+        }
     }
 
     private static double quantile(List<Long> sorted, double q) {
