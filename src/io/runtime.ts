@@ -119,8 +119,11 @@ export interface Connection {
   readonly localPort: number;
   /** Must be called once, at once; nothing is received before. */
   start(owner: ConnectionOwner): void;
-  /** Queues all chunks in order (not copied: leave them untouched). False: wait for `writable`. */
-  write(chunks: readonly Uint8Array[]): boolean;
+  /**
+   * Queues all chunks in order (not copied: leave them untouched until `sent`, which is called
+   * unless the connection ends before). False: wait for `writable`.
+   */
+  write(chunks: readonly Uint8Array[], sent?: () => void): boolean;
   /** Stops (or resumes) receiving: back-pressure towards the peer. */
   pause(): void;
   resume(): void;

@@ -6,8 +6,8 @@
  * one is known, the rest is received straight into memory of the frame's own, so that of a big
  * frame at most the first read is copied. Invariants:
  * - A frame given to `onFrame` is valid during the call and, unless `reuseFrameBuffer` is set, as
- *   long as anybody holds it: its memory is never written again (a small one keeps its 64 KiB
- *   scratch buffer alive). With `reuseFrameBuffer` it is overwritten after the call.
+ *   long as anybody holds it: its memory is never written again by the reader (a small one keeps
+ *   its 64 KiB scratch buffer alive). With `reuseFrameBuffer` it is overwritten after the call.
  * - A size below 0 or above the limit throws {@link BadFrameSize} and ends the reader: close the
  *   connection. No memory is reserved for such a frame.
  */
@@ -46,6 +46,8 @@ export interface FrameReaderOptions {
   readonly maxFrameBytes?: number;
   /** Large frames share one buffer: for owners that are done with a frame when the call returns. */
   readonly reuseFrameBuffer?: boolean;
+  /** Memory for a large frame, `new Uint8Array` by default; its old content does not matter. */
+  readonly allocate?: (length: number) => Uint8Array;
 }
 
 /** Cuts a byte stream into frames. */
@@ -53,6 +55,7 @@ export class FrameReader {
   readonly #onFrame: (frame: Uint8Array) => void;
   readonly #maxFrameBytes: number;
   readonly #reuse: boolean;
+  readonly #allocate: (length: number) => Uint8Array;
   #scratch = new Uint8Array(SCRATCH_BYTES);
   /** Received and not yet delivered bytes of the scratch buffer are [start, end). */
   #start = 0;
@@ -68,6 +71,7 @@ export class FrameReader {
     this.#onFrame = onFrame;
     this.#maxFrameBytes = options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES;
     this.#reuse = options.reuseFrameBuffer === true;
+    this.#allocate = options.allocate ?? ((length) => new Uint8Array(length));
   }
 
   /** Where the next bytes shall be received; at least one byte long. */
@@ -126,7 +130,7 @@ export class FrameReader {
   }
 
   #frameMemory(size: number): Uint8Array {
-    if (!this.#reuse) return new Uint8Array(size);
+    if (!this.#reuse) return this.#allocate(size);
     const kept = this.#reusable.length;
     this.#smallerFrames = size < kept / 2 ? this.#smallerFrames + 1 : 0;
     const tooLarge = kept > KEPT_FRAME_BYTES && this.#smallerFrames > KEPT_FOR_SMALLER_FRAMES;

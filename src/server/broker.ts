@@ -6,6 +6,7 @@
  * (held), registration, the first image, heartbeats, then requests. Stopping goes the other way and
  * ends with a flush and the clean-shutdown marker. Nothing else constructs these parts.
  */
+import type { BufferPool } from '../base/buffer-pool.ts';
 import { randomUuid, type Uuid } from '../base/uuid.ts';
 import { GROUP_METADATA_TOPIC, GroupCoordinator } from '../coordinator/group-coordinator.ts';
 import type { Runtime } from '../io/runtime.ts';
@@ -197,9 +198,10 @@ function socketServer(
   runtime: Runtime,
   config: BrokerConfig,
   services: BrokerServices,
+  buffers: BufferPool,
   started: Promise<void>,
 ): SocketServer {
-  const handler = new RequestHandler(services, apiTable);
+  const handler = new RequestHandler(services, apiTable, buffers);
   let isStarted = false;
   const whenStarted = started.then(() => {
     isStarted = true;
@@ -211,6 +213,7 @@ function socketServer(
       isStarted
         ? handler.handleFrame(frame, context)
         : whenStarted.then(() => handler.handleFrame(frame, context)),
+    buffers,
     connectionClosed: () => {},
   });
 }
@@ -286,7 +289,7 @@ async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broke
   });
   const { metadata, replicas, groups, fetchSessions } = services;
   const { promise: started, resolve: start } = Promise.withResolvers<void>();
-  const sockets = socketServer(runtime, config, services, started);
+  const sockets = socketServer(runtime, config, services, logManager.buffers, started);
   const bound = await sockets.listen(onlyListener(config));
   const registration = new BrokerRegistration(runtime, controller, {
     brokerId,

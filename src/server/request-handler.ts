@@ -6,6 +6,7 @@
  * unknown API or version, and a body that cannot be decoded, closes the connection, since no client
  * could read an answer. The log line names API, version and client.
  */
+import type { BufferPool } from '../base/buffer-pool.ts';
 import { ByteReader, MalformedBytes } from '../base/bytes.ts';
 import { ApiKey, apiName } from '../protocol/api-keys.ts';
 import { codec } from '../protocol/codec.ts';
@@ -21,10 +22,17 @@ import { type ConnectionContext, UnanswerableRequest } from './socket-server.ts'
 export class RequestHandler {
   readonly #services: BrokerServices;
   readonly #handlers: ReadonlyMap<number, ApiHandler>;
+  readonly #buffers: BufferPool;
 
-  constructor(services: BrokerServices, handlers: ReadonlyMap<number, ApiHandler>) {
+  /** `buffers`: where the frames come from. */
+  constructor(
+    services: BrokerServices,
+    handlers: ReadonlyMap<number, ApiHandler>,
+    buffers: BufferPool,
+  ) {
     this.#services = services;
     this.#handlers = handlers;
+    this.#buffers = buffers;
   }
 
   /** Chunks of the response frame; undefined when the request gets none. */
@@ -47,6 +55,8 @@ export class RequestHandler {
       clientId: header.clientId,
       principal: 'User:ANONYMOUS',
     });
+    // Its records are in the log; other requests may leave parts of theirs behind.
+    if (header.apiKey === ApiKey.Produce) this.#buffers.give(frame);
     if (response === NO_RESPONSE) return undefined;
     return encodeResponseFrame(
       header.correlationId,

@@ -8,6 +8,7 @@
  * - A response that the peer does not take stops that connection alone.
  * - A bad frame closes its connection with a log line; no other connection notices.
  */
+import type { BufferPool } from '../base/buffer-pool.ts';
 import type { Logger } from '../base/logger.ts';
 import type { CloseReason, Connection, Listener, Runtime, Timer } from '../io/runtime.ts';
 import { BadFrameSize, FrameReader } from '../protocol/frame.ts';
@@ -45,6 +46,8 @@ export interface SocketServerOptions {
   /** Connections without a request for so long are closed; negative: never. */
   readonly maxIdleMs: number;
   readonly handleFrame: FrameHandler;
+  /** Memory for large requests; that of responses goes back there once they are sent. */
+  readonly buffers: BufferPool;
   /** The connection is gone: drop what belongs to it (fetch sessions). */
   readonly connectionClosed: (connectionId: number) => void;
 }
@@ -80,6 +83,7 @@ class ServerConnection {
     this.#onClosed = onClosed;
     this.#reader = new FrameReader((frame) => this.#frame(frame), {
       maxFrameBytes: options.maxRequestBytes,
+      allocate: (length) => options.buffers.take(length),
     });
     connection.start({
       receiveBuffer: () => this.#reader.receiveBuffer(),
@@ -152,8 +156,16 @@ class ServerConnection {
     // A long poll that has just been answered is not idle.
     this.active = true;
     if (this.#closed) return;
-    if (chunks !== undefined && !this.#connection.write(chunks)) this.#blocked = true;
+    if (chunks !== undefined) this.#send(chunks);
     this.#next();
+  }
+
+  #send(chunks: readonly Uint8Array[]): void {
+    const { buffers } = this.#options;
+    const sent = (): void => {
+      for (const chunk of chunks) buffers.give(chunk);
+    };
+    if (!this.#connection.write(chunks, sent)) this.#blocked = true;
   }
 
   #fail(error: unknown): void {

@@ -79,7 +79,7 @@ export class SimConnection implements Connection {
     this.#queueDelivery();
   }
 
-  write(chunks: readonly Uint8Array[]): boolean {
+  write(chunks: readonly Uint8Array[], sent?: () => void): boolean {
     if (!this.#open || !this.process.alive || this.#pendingClose !== undefined) return true;
     for (const chunk of chunks) {
       if (chunk.length === 0) continue;
@@ -87,6 +87,7 @@ export class SimConnection implements Connection {
       this.#sendQueue.push(new Uint8Array(chunk));
       this.#queuedBytes += chunk.length;
     }
+    sent?.();
     this.#pump();
     this.#awaitingWritable = this.#queuedBytes >= WRITE_HIGH_MARK_BYTES;
     return !this.#awaitingWritable;

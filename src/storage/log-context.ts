@@ -3,6 +3,7 @@
  *
  * Made by the log manager; `log.ts` and `log-store.ts` take it as it is.
  */
+import type { BufferPool } from '../base/buffer-pool.ts';
 import type { Logger } from '../base/logger.ts';
 import type { Uuid } from '../base/uuid.ts';
 import type { Clock, Compression, Disk, Random } from '../io/runtime.ts';
@@ -27,6 +28,8 @@ export interface LogContext {
   readonly random: Random;
   readonly compression: Compression;
   readonly logger: Logger;
+  /** What reads go into. */
+  readonly buffers: BufferPool;
   /** Logs with something to flush and `flush.ms`. */
   readonly flushes: DueTimes<FlushTarget>;
   /** Makes the partition directories themselves durable. */

@@ -12,6 +12,7 @@
  * The metadata log is opened like any other, but is no topic: not listed, and without retention.
  */
 import { assert } from '../base/assert.ts';
+import { BufferPool } from '../base/buffer-pool.ts';
 import type { Uuid } from '../base/uuid.ts';
 import { type Disk, DiskError, type Runtime, type Timer } from '../io/runtime.ts';
 import {
@@ -89,6 +90,8 @@ export interface OfflinePartition extends TopicPartition {
 
 /** The logs of one directory. */
 export class LogManager {
+  /** What reads go into; who is done with what a read brought may give it back. */
+  readonly buffers = new BufferPool();
   readonly #runtime: Runtime;
   readonly #options: LogManagerOptions;
   readonly #context: LogContext;
@@ -121,6 +124,7 @@ export class LogManager {
       clock: runtime.clock,
       compression: runtime.compression,
       logger: runtime.logger,
+      buffers: this.buffers,
       random: runtime.random,
       flushes: this.#flushes,
       syncLogDirectory: () => this.#syncLogDirectory(),

@@ -4,6 +4,7 @@
  * Functions over the segments of one log; `log.ts` gives the bounds. A read is one allocation of
  * what is read and one disk read, after a look through the index and at a few batch headers.
  */
+import type { BufferPool } from '../base/buffer-pool.ts';
 import type { Compression } from '../io/runtime.ts';
 import { decodeRecords } from '../protocol/record.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
@@ -35,7 +36,11 @@ export interface ReadBytes {
 }
 
 /** Reads whole batches, from the one that holds `startOffset` on, out of one segment. */
-export function readBatches(segments: LogSegments, range: ReadRange): ReadBytes {
+export function readBatches(
+  segments: LogSegments,
+  range: ReadRange,
+  buffers: BufferPool,
+): ReadBytes {
   const nothing: ReadBytes = { bytes: undefined, endOffset: range.startOffset };
   if (range.startOffset >= range.upperOffset) return nothing;
   let index = segments.floorIndex(range.startOffset);
@@ -49,7 +54,7 @@ export function readBatches(segments: LogSegments, range: ReadRange): ReadBytes 
       if (!range.minOneBatch || found.size > end - found.position) return nothing;
       wanted = found.size;
     }
-    const bytes = Buffer.allocUnsafeSlow(wanted);
+    const bytes = buffers.take(wanted);
     const length = segment.read(bytes, found.position);
     return wholeBatches(bytes, length, range);
   }

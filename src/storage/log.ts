@@ -312,7 +312,7 @@ export class Log {
           : lastStableOffset;
     const range = { startOffset, upperOffset, logEndOffset, maxBytes, minOneBatch };
     return this.#store.onDisk(() => {
-      const { bytes, endOffset } = readBatches(this.#store.segments, range);
+      const { bytes, endOffset } = readBatches(this.#store.segments, range, this.#context.buffers);
       const result = {
         error: 0 as const,
         records: bytes === undefined ? [] : [bytes],

@@ -17,6 +17,8 @@ export class FakeConnection implements Connection {
   readonly localPort = 9092;
   /** All that was written, each write as one piece. */
   readonly written: Buffer[] = [];
+  /** Told when a response has left. */
+  readonly unsent: (() => void)[] = [];
   paused = false;
   closedByOwner = false;
   /** What `write` answers. */
@@ -32,8 +34,9 @@ export class FakeConnection implements Connection {
     this.#owner = owner;
   }
 
-  write(chunks: readonly Uint8Array[]): boolean {
+  write(chunks: readonly Uint8Array[], sent?: () => void): boolean {
     this.written.push(Buffer.concat(chunks));
+    if (sent !== undefined) this.unsent.push(sent);
     return this.accepts;
   }
 

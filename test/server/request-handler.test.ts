@@ -1,6 +1,7 @@
 /** Dispatch: what is served, what closes the connection, and ApiVersions of unknown versions. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { BufferPool } from '../../src/base/buffer-pool.ts';
 import { ByteReader, ByteWriter } from '../../src/base/bytes.ts';
 import { type Codec, codec } from '../../src/protocol/codec.ts';
 import { errors } from '../../src/protocol/errors.ts';
@@ -37,7 +38,11 @@ function handlerOf(answer: unknown, calls: unknown[] = []): RequestHandler {
     },
   });
   const table = new Map<number, ApiHandler>([[12, heartbeat]]);
-  return new RequestHandler({ listedApis: LISTED } as unknown as BrokerServices, table);
+  return new RequestHandler(
+    { listedApis: LISTED } as unknown as BrokerServices,
+    table,
+    new BufferPool(),
+  );
 }
 
 /** The frame of a request, without its length. */

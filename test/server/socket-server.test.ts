@@ -1,6 +1,8 @@
 /** Connections: framing, order, limits, back-pressure, ends; driven by hand. */
+
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { BufferPool, MIN_POOLED_BYTES } from '../../src/base/buffer-pool.ts';
 import type { Logger } from '../../src/base/logger.ts';
 import {
   type ConnectionContext,
@@ -37,6 +39,7 @@ async function setup(options: Partial<SocketServerOptions> = {}) {
     maxRequestBytes: MAX_QUEUED_BYTES * 2,
     maxIdleMs: 1000,
     connectionClosed: (id) => closed.push(id),
+    buffers: new BufferPool(),
     handleFrame: (frame, context) =>
       new Promise((resolve, reject) => {
         served.push({
@@ -222,4 +225,18 @@ test('close ends every connection and the sweep', async () => {
   await settle();
   assert.equal(connection.closedByOwner, true);
   assert.deepEqual([connection.written, closed, clock.pendingTimers], [[], [1], 0]);
+});
+
+test('memory of a response is free again when it was sent, not before', async () => {
+  const buffers = new BufferPool();
+  const memory = buffers.take(MIN_POOLED_BYTES);
+  const chunks = [Buffer.from('head'), memory.subarray(0, 10), memory.subarray(10)];
+  const { network } = await setup({ buffers, handleFrame: async () => chunks });
+  const connection = network.open();
+  connection.receive(framed(Buffer.from('fetch')));
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(connection.unsent.length, 1);
+  assert.equal(buffers.freeBytes, 0);
+  connection.unsent[0]?.();
+  assert.equal(buffers.freeBytes, MIN_POOLED_BYTES);
 });

@@ -66,10 +66,14 @@ export class NodeConnection implements Connection {
     else this.#socket.resume();
   }
 
-  write(chunks: readonly Uint8Array[]): boolean {
+  write(chunks: readonly Uint8Array[], sent?: () => void): boolean {
     if (this.#ended !== undefined || this.#done) return true; // `closed` tells the rest
     this.#socket.cork();
-    for (const chunk of chunks) this.#socket.write(chunk);
+    const last = chunks.length - 1;
+    for (const [index, chunk] of chunks.entries()) {
+      if (index < last || sent === undefined) this.#socket.write(chunk);
+      else this.#socket.write(chunk, (error) => error ?? sent());
+    }
     this.#socket.uncork();
     const full =
       this.#socket.writableNeedDrain && this.#socket.writableLength >= WRITE_HIGH_MARK_BYTES;
