@@ -43,8 +43,8 @@ export class MirrorPartitionStates implements MirrorGate, MetadataPublisher {
 
   /**
    * Whether what a log holds is the source's business alone, so that neither retention nor
-   * compaction may run on it (rules F5, F8). A replica that does not lead knows no state: of a topic
-   * that was removed from its mirror it does as its settings say.
+   * compaction may run on it (rules F5, F8). A replica that does not lead knows no state: of a
+   * topic that was removed from its mirror it does as its settings say.
    */
   isCopy(topicId: Uuid, topic: string, partition: number, brokerId: number): boolean {
     const image = this.#image;

@@ -244,7 +244,8 @@ export class Partition {
   /**
    * Appends as leader; offsets and the leader epoch are assigned in `records` in place. Errors:
    * NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, POLICY_VIOLATION or LEADER_NOT_AVAILABLE (R3),
-   * NOT_ENOUGH_REPLICAS, and the log's. A marker that a read-only partition does not need is a success with offset −1 (R2).
+   * NOT_ENOUGH_REPLICAS, and the log's. A marker that a read-only partition does not need is a
+   * success with offset −1 (R2).
    */
   append(source: AppendSource, records: Uint8Array, requiredAcks: number): AppendResult {
     const notLeader = this.leaderError(-1);

@@ -4,9 +4,8 @@
  *
  * After an orderly stop nothing is scanned but the bytes behind the last index entry and what is
  * newer than the last producer snapshot (nothing, as closing takes one). After a crash, every batch
- * from the recovery point on is checked; the log is cut behind the last whole valid one, and
- * indexes, epochs and producer state are rebuilt from there, and where something was cut off, what
- * is left is made durable.
+ * from the recovery point on is checked, the log is cut behind the last whole valid one (what is
+ * left is then made durable), and indexes, epochs and producer state are rebuilt from there.
  *
  * - What lies below the recovery point was made durable: damage there is not cut away but thrown as
  *   {@link CorruptLog}, and the partition stays offline.
@@ -310,7 +309,7 @@ class LogLoader {
     return this.#segments.active;
   }
 
-  /** It was never flushed or cut. What a crash leaves of it is nothing, or an empty log at 0: the same when made anew. */
+  /** Never flushed or cut: a crash leaves nothing, or an empty log at 0, as if made anew. */
   #isUnused(): boolean {
     const { hasRecoveryPoint } = this.#options;
     return hasRecoveryPoint === false && this.#logEndOffset === 0 && this.#active.size === 0;

@@ -162,7 +162,7 @@ function expectedPlaces(): string[] {
   return parsed.map(([partition, offset]) => `${partition}@${offset}`);
 }
 
-/** What the clients read must be the committed records, as the Java client gets them at the source. */
+/** What clients read must be the committed records, as the Java client gets them at the source. */
 async function checkClients(
   bootstrap: string,
   options: ReadOptions = {},

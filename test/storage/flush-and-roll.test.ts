@@ -6,7 +6,7 @@ import { accepted, batchOf, SimHost, TP } from './harness.ts';
 
 const HOUR_MS = 3_600_000;
 
-test('flush.ms makes an append durable within that time, and nothing later than needed', async () => {
+test('flush.ms makes an append durable in that time, nothing later than needed', async () => {
   const host = new SimHost({ flushMs: 2000 });
   const append = () => accepted(host.log.appendAsLeader(batchOf('r'), 0, 'client'));
   append();
@@ -24,7 +24,7 @@ test('flush.ms makes an append durable within that time, and nothing later than 
   assert.equal(host.log.logEndOffset, 3);
 });
 
-test('logs with flush.ms share a timer, each is flushed at its own time, closed ones never', async () => {
+test('logs with flush.ms share a timer; each is flushed in time, closed ones never', async () => {
   const host = new SimHost();
   const logs = [500, 1000, 30 * 24 * HOUR_MS].map((flushMs, partition) => {
     const config = { ...DEFAULT_LOG_CONFIG, flushMs };

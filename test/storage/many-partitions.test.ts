@@ -259,7 +259,7 @@ test('after a crash only partitions with unflushed records are synced', async ()
   await machine.manager.close();
 });
 
-test('open files stay within the limit when more partitions are written than it allows', async () => {
+test('open files stay within the limit with more partitions than it allows', async () => {
   const machine = new Machine();
   machine.create(MANY);
   for (let round = 0; round < 2; round++) {
