@@ -3,8 +3,8 @@
  *
  * {@link FrameReader} sits between a connection (`receiveBuffer`/`received` of its owner) and
  * whoever handles frames. Small frames are found in a scratch buffer; once the length of a larger
- * one is known, the rest is received straight into memory of the frame's own, so that of a big
- * frame at most the first read is copied. Invariants:
+ * one is known, the rest is received straight into memory of the frame's own. After a large frame
+ * the next read takes little, in the hope that a large one follows. Invariants:
  * - A frame given to `onFrame` is valid during the call and, unless `reuseFrameBuffer` is set, as
  *   long as anybody holds it: its memory is never written again by the reader (a small one keeps
  *   its 64 KiB scratch buffer alive). With `reuseFrameBuffer` it is overwritten after the call.
@@ -21,6 +21,10 @@ import type { EncodableOf, Message } from './schema.ts';
 export const DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024;
 /** What one read takes while no large frame is in progress. */
 export const SCRATCH_BYTES = 64 * 1024;
+/** A frame of this size that has not arrived whole gets memory of its own. */
+const LARGE_FRAME_BYTES = 16 * 1024;
+/** What the first read behind a large frame takes: its successor's length and some of its header. */
+const HEAD_BYTES = 128;
 /** A reused frame buffer larger than this is given up when it has long been too large. */
 const KEPT_FRAME_BYTES = 1024 * 1024;
 /** So many frames in a row of less than half of it; fresh memory costs a page fault per 4 KiB. */
@@ -63,6 +67,8 @@ export class FrameReader {
   /** A large frame in progress, and how much of it is filled. */
   #frame: Uint8Array | undefined;
   #filled = 0;
+  /** The last frame was a large one. */
+  #afterLarge = false;
   #reusable = new Uint8Array(0);
   #smallerFrames = 0;
   #stopped = false;
@@ -77,7 +83,8 @@ export class FrameReader {
   /** Where the next bytes shall be received; at least one byte long. */
   receiveBuffer(): Uint8Array {
     if (this.#frame !== undefined) return this.#frame.subarray(this.#filled);
-    return this.#scratch.subarray(this.#end);
+    const limit = this.#afterLarge ? this.#end + HEAD_BYTES : this.#scratch.length;
+    return this.#scratch.subarray(this.#end, limit);
   }
 
   /** The first `length` bytes of the last `receiveBuffer()` are filled: delivers whole frames. */
@@ -94,6 +101,7 @@ export class FrameReader {
     if (this.#filled < this.#frame.length) return;
     const frame = this.#frame;
     this.#frame = undefined;
+    this.#afterLarge = true;
     if (!this.#stopped) this.#onFrame(frame);
   }
 
@@ -112,10 +120,15 @@ export class FrameReader {
       }
       const from = this.#start + SIZE_BYTES;
       if (this.#end - from < size) {
-        if (from + size > this.#scratch.length) this.#beginLarge(from, size);
+        if (size >= LARGE_FRAME_BYTES || from + size > this.#scratch.length) {
+          this.#beginLarge(from, size);
+        } else {
+          this.#afterLarge = false;
+        }
         return;
       }
       this.#start = from + size;
+      this.#afterLarge = false;
       this.#onFrame(this.#scratch.subarray(from, from + size));
     }
   }

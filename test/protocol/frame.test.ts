@@ -195,3 +195,30 @@ describe('headers', () => {
     assert.throws(() => readRequestHeader(new ByteReader(bytes.subarray(0, 12))), MalformedBytes);
   });
 });
+
+test('a large frame is received into its own memory, the head of the next one apart', () => {
+  const taken: Uint8Array[] = [];
+  const frames: Uint8Array[] = [];
+  const reader = new FrameReader((frame) => frames.push(frame), {
+    allocate: (length) => {
+      const memory = new Uint8Array(length);
+      taken.push(memory);
+      return memory;
+    },
+  });
+  const large = 40_000;
+  const stream = new Uint8Array(2 * (4 + large));
+  new DataView(stream.buffer).setInt32(0, large);
+  new DataView(stream.buffer).setInt32(4 + large, large);
+  let copied = 0;
+  for (let at = 0; at < stream.length; ) {
+    const room = reader.receiveBuffer();
+    const length = Math.min(room.length, stream.length - at, 10_000);
+    room.set(stream.subarray(at, at + length));
+    if (taken.every((memory) => memory.buffer !== room.buffer)) copied += length;
+    reader.received(length);
+    at += length;
+  }
+  assert.deepEqual(frames, taken);
+  assert.deepEqual([frames.length, copied], [2, 10_000 + 128]);
+});

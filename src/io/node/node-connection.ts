@@ -1,9 +1,9 @@
 /**
  * One TCP connection behind the Connection port.
  *
- * A connection we opened reads straight into the owner's buffer (`onread`; only the bytes that
- * arrive before `start` and before the first ask are copied). An accepted connection has no such
- * way in Node: its chunks are copied. Owners see no difference.
+ * A connection reads straight into the owner's buffer (`onread`; only the bytes that arrive before
+ * `start` and before the first ask are copied). Where Node does not allow that for an accepted one
+ * (see node-network.ts), its chunks are copied. Owners see no difference.
  *
  * - Nothing is delivered before `start`, while paused, after `close()` or after `closed`.
  * - The peer's end of stream ends the connection; there is no half-open state.
