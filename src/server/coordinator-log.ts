@@ -8,7 +8,6 @@
  */
 import type { CoordinatorLog, CoordinatorRecord } from '../coordinator/runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
-import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { type ErrorCode, errorName, errors } from '../protocol/errors.ts';
 import { buildRecordBatch, decodeRecords } from '../protocol/record.ts';
 import { forEachBatch } from '../protocol/record-batch.ts';
@@ -67,9 +66,6 @@ export class PartitionCoordinatorLog implements CoordinatorLog {
       const { topic, partition: index } = partition.topicPartition;
       throw new Error(`${topic}-${index} up to ${offset}: ${errorName(error)}`);
     }
-    // A row is acted on once it is durable (rule S2): a lone replica has only its disk for that.
-    const isLone = partition.isr.length === 1;
-    if (isLone && partition.topic === MIRROR_STATE_TOPIC) await partition.log.flush();
   }
 
   async load(topic: string, index: number, onRecord: OnRecord): Promise<void> {

@@ -1,7 +1,6 @@
 /** The coordinators' log: what is appended, what is loaded, and when. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { MIRROR_STATE_TOPIC } from '../../src/mirror/state-row.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import { buildRecordBatch, decodeRecords } from '../../src/protocol/record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
@@ -17,19 +16,14 @@ function batchOf(baseOffset: number, keys: string[], isControl = false): Uint8Ar
 }
 
 /** A partition whose log is `batches`, two reads' worth; committed when the test says. */
-function setup(batches: readonly Uint8Array[], logStartOffset = 0, topic = TOPIC) {
+function setup(batches: readonly Uint8Array[], logStartOffset = 0) {
   const committed = Promise.withResolvers<number>();
-  const flushed = Promise.withResolvers<void>();
   const asked: unknown[] = [];
   const ends = batches.map((bytes) => new RecordBatch(bytes).nextOffset);
   const log = {
     logStartOffset,
     logEndOffset: ends.at(-1) ?? 0,
     highWatermark: 0,
-    flush: () => {
-      asked.push('flush');
-      return flushed.promise;
-    },
     read: (from: number) => {
       const at = ends.findIndex((end) => end > from);
       return { error: 0, records: batches.slice(at, at + 1) };
@@ -37,9 +31,7 @@ function setup(batches: readonly Uint8Array[], logStartOffset = 0, topic = TOPIC
   };
   const appended: Uint8Array[] = [];
   const partition = {
-    topicPartition: { topic, partition: 3 },
-    topic,
-    isr: [1],
+    topicPartition: { topic: TOPIC, partition: 3 },
     log,
     leaderError: (epoch: number) => (epoch < 7 ? errors.FENCED_LEADER_EPOCH.code : 0),
     append: (source: string, bytes: Uint8Array, acks: number) => {
@@ -49,8 +41,8 @@ function setup(batches: readonly Uint8Array[], logStartOffset = 0, topic = TOPIC
     },
   };
   const replicas = {
-    partition: (name: string, index: number) =>
-      name === topic && index === 3 ? partition : undefined,
+    partition: (topic: string, index: number) =>
+      topic === TOPIC && index === 3 ? partition : undefined,
     whenCommitted: (_partition: unknown, offset: number) => {
       asked.push(offset);
       return committed.promise;
@@ -63,28 +55,11 @@ function setup(batches: readonly Uint8Array[], logStartOffset = 0, topic = TOPIC
       log.highWatermark = log.logEndOffset;
       committed.resolve(error);
     },
-    flushed: () => flushed.resolve(),
     runtime,
     asked,
     appended,
   };
 }
-
-test('S2: a mirror row of a lone replica is committed once the disk has it', async () => {
-  const { coordinatorLog, commit, flushed, asked } = setup([], 0, MIRROR_STATE_TOPIC);
-  const row = { key: Buffer.from('k'), value: Buffer.from('v') };
-  const result = coordinatorLog.append(MIRROR_STATE_TOPIC, 3, 7, [row]);
-  assert.ok('committed' in result);
-  let isCommitted = false;
-  void result.committed.then(() => {
-    isCommitted = true;
-  });
-  commit();
-  await settle();
-  assert.deepEqual([isCommitted, asked.at(-1)], [false, 'flush']);
-  flushed();
-  await result.committed;
-});
 
 test('loading waits until all is committed, then skips control batches', async () => {
   const { coordinatorLog, commit, asked } = setup(
