@@ -172,7 +172,7 @@ export class IndexFile {
       if (this.#excess > 0) this.#cutFile(this.#count);
       return;
     }
-    this.#touch();
+    // Empty: there is a name to make durable, which is the directory's business, and no more.
     this.#files.make(this.#slot);
     this.#exists = true;
   }

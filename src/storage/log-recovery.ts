@@ -127,7 +127,8 @@ class LogLoader {
     if (clean) this.#loadProducers(this.#logEndOffset, logStartOffset);
     // Up to the recovery point it is durable already, down to the names of the files.
     const isDerivedAnew = this.#scanFromOffset < options.recoveryPoint;
-    const isChanged = !clean && (this.#rebuilt || this.#wasCut || isDerivedAnew);
+    const isCut = this.#wasCut || this.#mayBeHalfCut();
+    const isChanged = !clean && (this.#rebuilt || isCut || isDerivedAnew);
     if (isChanged && !this.#isUnused()) {
       this.#makeDurable();
       isNamed = true;
@@ -292,9 +293,19 @@ class LogLoader {
   }
 
   /**
-   * A second crash must not bring back what this recovery has cut off, behind what is appended
-   * meanwhile. Without such a change, what was found stands as if there had been no crash: not
-   * durable above the recovery point until the next flush.
+   * Whether a crash can have interrupted a cut. One first writes a recovery point at or below the
+   * segment that will be the last: then that segment is empty, or ends above the recovery point.
+   */
+  #mayBeHalfCut(): boolean {
+    const { hasRecoveryPoint, recoveryPoint } = this.#options;
+    if (hasRecoveryPoint !== true) return false;
+    return this.#logEndOffset > recoveryPoint || this.#active.size === 0;
+  }
+
+  /**
+   * A second crash must not bring back what this recovery, or a cut that a crash interrupted, has
+   * taken away, behind what is appended meanwhile. Without such a change what was found stands as
+   * if there had been no crash: not durable above the recovery point until the next flush.
    */
   #makeDurable(): void {
     for (const segment of this.#segments.from(this.#scanFromOffset)) {
@@ -312,7 +323,8 @@ class LogLoader {
   /** Never flushed or cut: a crash leaves nothing, or an empty log at 0, as if made anew. */
   #isUnused(): boolean {
     const { hasRecoveryPoint } = this.#options;
-    return hasRecoveryPoint === false && this.#logEndOffset === 0 && this.#active.size === 0;
+    const isEmpty = this.#logEndOffset === 0 && this.#active.size === 0;
+    return hasRecoveryPoint === false && isEmpty && !this.#wasCut;
   }
 
   /** Whether nothing is missing between what was scanned and `next`. */

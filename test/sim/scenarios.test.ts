@@ -50,10 +50,14 @@ describe('scenarios', () => {
 
   for (const each of SCENARIOS) {
     test(`${RULES[each.name]} ${each.name}: ${each.claim}`, async () => {
+      let idle = 0;
       for (let seed = 1; seed <= SEEDS; seed++) {
         const { mirrored, acknowledged } = await run(each, seed);
-        assert.ok(mirrored > 0 && acknowledged > 0, `seed ${seed} did nothing`);
+        assert.ok(acknowledged > 0, `seed ${seed} wrote nothing`);
+        if (mirrored === 0) idle++;
       }
+      // A source can be lost before the first record has crossed: in a few worlds only.
+      assert.ok(idle <= SEEDS / 10, `${idle} of ${SEEDS} seeds mirrored nothing`);
     });
   }
 });

@@ -94,8 +94,10 @@ export class SimHost implements LogHost {
     this.world.kill(MACHINE);
   }
 
-  losePower(loss: PowerLoss): void {
-    this.world.losePower(MACHINE, loss);
+  /** `isStopped`: the process had ended before. */
+  losePower(loss: PowerLoss, isStopped = false): void {
+    if (isStopped) this.disk.losePower(loss);
+    else this.world.losePower(MACHINE, loss);
     this.start();
     // As the replica manager does it: a power loss can take a log that was never flushed.
     const isHere = this.manager.getLog(TP) !== undefined || this.manager.offline().length > 0;

@@ -241,29 +241,46 @@ test('a log directory in use is refused', () => {
   assert.throws(() => manager.load(() => host.log.config), { name: 'LogDirectoryInUse' });
 });
 
+/** Times as many seeds in the full tier. */
+const MORE = process.env.TWINLOG_TEST === 'full' ? 20 : 1;
+
 test('power losses with random flushes, rolls and cuts: what was durable is there', async () => {
-  for (let seed = 1; seed <= 100; seed++) await new CrashRun(seed, 0).run();
+  for (let seed = 1; seed <= 100 * MORE; seed++) await new CrashRun(seed, {}).run();
 });
 
 test('failing disk calls in appends, rolls, cuts and flushes, then a crash: the same', async () => {
-  for (let seed = 1; seed <= 150; seed++) await new CrashRun(seed, 0.08).run();
+  for (let seed = 1; seed <= 150 * MORE; seed++) await new CrashRun(seed, { fault: 0.08 }).run();
 });
+
+test('crashes between two disk changes of an append, roll, cut or flush: the same', async () => {
+  for (let seed = 1; seed <= 150 * MORE; seed++) await new CrashRun(seed, { crash: 0.1 }).run();
+});
+
+/** Chances per step. */
+interface CrashChances {
+  readonly fault?: number;
+  /** Of a crash in the middle of this step or one of the next. */
+  readonly crash?: number;
+}
 
 /** Lives of one log that end by a crash, some of them after a failing disk call. */
 class CrashRun {
   readonly #seed: number;
-  readonly #faultChance: number;
+  readonly #chances: CrashChances;
   readonly #random: SeededRandom;
   readonly #host: SimHost;
   /** What a flush has promised. */
   #durable: SeenBatch[] = [];
   #syncFailed = false;
+  /** The process ended in the middle of a step; what that step promised nobody heard. */
+  #crashed = false;
+  #crash = Promise.withResolvers<void>();
   /** What may be found, in this order. */
   #written: SeenBatch[] = [];
 
-  constructor(seed: number, faultChance: number) {
+  constructor(seed: number, chances: CrashChances) {
     this.#seed = seed;
-    this.#faultChance = faultChance;
+    this.#chances = chances;
     this.#random = seededRandom(seed);
     this.#host = new SimHost({ segmentBytes: 600, indexIntervalBytes: 150 }, seed);
     this.#host.manager.start();
@@ -277,7 +294,7 @@ class CrashRun {
       for (let step = 0; step < steps; step++) {
         if (!(await this.#survives(() => this.#step(life, step)))) break;
       }
-      this.#crash();
+      this.#startAgain();
       const left = readAll(this.#host.log);
       const what = `seed ${this.#seed}, life ${life}`;
       assert.deepEqual(left, this.#written.slice(0, left.length), `${what}: nothing invented`);
@@ -289,7 +306,14 @@ class CrashRun {
   /** False when a disk call failed. */
   async #survives(step: () => Promise<void>): Promise<boolean> {
     const random = this.#random;
-    if (random.chance(this.#faultChance)) {
+    if (random.chance(this.#chances.crash ?? 0)) {
+      this.#host.disk.crashAfter(random.below(8), () => {
+        this.#crashed = true;
+        this.#host.stop();
+        this.#crash.resolve();
+      });
+    }
+    if (random.chance(this.#chances.fault ?? 0)) {
       const operation = (['write', 'truncate', 'sync', 'rename', 'remove', 'open'] as const)[
         random.below(6)
       ];
@@ -298,7 +322,7 @@ class CrashRun {
     }
     try {
       await step();
-      return !this.#host.log.isOffline;
+      return !this.#crashed && !this.#host.log.isOffline;
     } catch (error) {
       if (error instanceof DiskError) return false;
       throw error;
@@ -321,8 +345,9 @@ class CrashRun {
       follow(host.log, bytes);
     } else if (dice < 17) {
       const before = [...this.#written];
-      await host.settle(host.log.flush());
-      this.#durable = before;
+      // A flush that the crash cuts short is never answered.
+      await host.settle(Promise.race([host.log.flush(), this.#crash.promise]));
+      if (!this.#crashed) this.#durable = before;
     } else if (dice === 17) {
       await host.world.simulator.runFor(random.below(70) * 1000);
     } else if (dice === 18) {
@@ -330,27 +355,30 @@ class CrashRun {
       const cut = random.below(5) === 0 ? 0 : near;
       this.#durable = this.#durable.filter((batch) => batch.lastOffset < cut);
       host.log.truncateTo(cut);
-      this.#written = this.#written.filter((batch) => batch.lastOffset < cut);
+      if (!this.#crashed) this.#written = this.#written.filter((batch) => batch.lastOffset < cut);
     } else if (random.chance(0.3)) {
       this.#durable = [];
       host.log.truncateFullyAndStartAt(host.log.logEndOffset + random.below(100));
-      this.#written = [];
+      if (!this.#crashed) this.#written = [];
     }
   }
 
-  #crash(): void {
+  #startAgain(): void {
     const random = this.#random;
     const host = this.#host;
     host.disk.clearFaults();
+    host.disk.cancelCrash();
     // After a failed sync the page cache shows what the disk may not have: only a reboot tells.
     if (random.chance(0.3) && !this.#syncFailed) {
-      host.stop();
+      if (!this.#crashed) host.stop();
       host.start();
     } else {
       const unsynced = (['lose', 'prefix', 'subset'] as const)[random.below(3)] ?? 'lose';
-      host.losePower({ unsynced, tornTail: random.chance(0.5) });
+      host.losePower({ unsynced, tornTail: random.chance(0.5) }, this.#crashed);
     }
     this.#syncFailed = false;
+    this.#crashed = false;
+    this.#crash = Promise.withResolvers();
     host.manager.start();
   }
 }

@@ -251,7 +251,7 @@ test('after a crash only partitions with unflushed records are synced', async ()
   for (let partition = 5; partition < 9; partition++) machine.append(partition);
   machine.kill();
   const crashed = machine.counter.take();
-  assert(crashed.syncs <= 4 * 6 + 10, JSON.stringify(crashed.calls));
+  assert(crashed.syncs <= 4 * 8 + 10, JSON.stringify(crashed.calls));
   const ends = [4, 5, 8, 9, ACTIVE].map((partition) => {
     return machine.manager.getLog({ topic: 'topic', partition })?.logEndOffset;
   });
