@@ -17,6 +17,8 @@ const RECORD_BYTES = 1024;
 const IDLE_SAMPLE_MS = 1_500;
 const LONG_IDLE_MS = 10_000;
 const REQUEST_BOUND_MS = 600_000;
+/** With ten thousand written partitions there is much to make durable. */
+const STOP_BOUND_MS = 300_000;
 const PARTITIONS_PER_TOPIC = 1000;
 const POLL_MS = 10;
 const LATENCY_RATE = 100;
@@ -42,7 +44,7 @@ export async function twinlogBroker(): Promise<BenchBroker> {
       return [broker.pid];
     },
     start: () => broker.start(),
-    stop: () => broker.stop(),
+    stop: () => broker.stop(STOP_BOUND_MS),
     kill9: () => broker.kill9(),
     destroy: () => broker.destroy(),
   };
@@ -58,7 +60,7 @@ export async function apacheBroker(): Promise<BenchBroker> {
       return cluster.pids;
     },
     start: () => cluster.start(),
-    stop: () => cluster.stop(),
+    stop: () => cluster.stop(STOP_BOUND_MS),
     kill9: async () => {
       await Promise.all(cluster.nodes.map((node) => node.kill9()));
     },
@@ -122,6 +124,7 @@ export async function measureThroughput(
   shape: LoadShape,
 ): Promise<{ produce: Measurement; consume: Measurement }> {
   await java.createTopic(broker.bootstrap, topic, shape.partitions);
+  await whenLed(broker, [topic]);
   const produce = await loaded(broker, java, 'fill', topic, shape);
   await loaded(broker, java, 'drain', topic, { ...shape, gib: shape.gib / 8 });
   const consume = await loaded(broker, java, 'drain', topic, shape);
@@ -189,6 +192,7 @@ export async function measureManyPartitions(
   const cpuPercent = 100 * (await idleRate(broker.pids, LONG_IDLE_MS));
   const memoryMiB = residentMemoryMiB(broker.pids);
   await java.createTopic(bootstrap, 'latency', 1);
+  await whenLed(broker, ['latency']);
   const latency = await java.request<{ p50Ms: number; p99Ms: number; maxMs: number }>('latency', {
     bootstrap,
     destination: bootstrap,

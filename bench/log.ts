@@ -140,17 +140,33 @@ async function runThroughput(results: Results, java: JavaClient, options: Option
   }
 }
 
+/**
+ * The data of all brokers stays until the end: for minutes after many files were deleted, ext4 is
+ * slow to create others, which would be the next broker's misfortune.
+ */
 async function runPartitions(results: Results, java: JavaClient, options: Options): Promise<void> {
+  const used: BenchBroker[] = [];
+  try {
+    await runPartitionRounds(results, java, options, used);
+  } finally {
+    for (const broker of used) await broker.destroy();
+  }
+}
+
+async function runPartitionRounds(
+  results: Results,
+  java: JavaClient,
+  options: Options,
+  used: BenchBroker[],
+): Promise<void> {
   for (let round = 0; round < options.runs; round++) {
     for (const partitions of options.partitions) {
       for (const name of options.brokers) {
         const broker = await maker(name)();
-        try {
-          const measured = await measureManyPartitions(broker, java, partitions, options.seconds);
-          results.add(`${partitions} partitions`, broker.name, measured);
-        } finally {
-          await broker.destroy();
-        }
+        used.push(broker);
+        const measured = await measureManyPartitions(broker, java, partitions, options.seconds);
+        results.add(`${partitions} partitions`, broker.name, measured);
+        await broker.kill9();
       }
     }
   }

@@ -23,7 +23,7 @@ export const DEFAULT_MAX_FRAME_BYTES = 100 * 1024 * 1024;
 export const SCRATCH_BYTES = 64 * 1024;
 /** A frame of this size that has not arrived whole gets memory of its own. */
 const LARGE_FRAME_BYTES = 16 * 1024;
-/** What the first read behind a large frame takes: its successor's length and some of its header. */
+/** What the first read behind a large frame takes: the next one's length and some of its header. */
 const HEAD_BYTES = 128;
 /** A reused frame buffer larger than this is given up when it has long been too large. */
 const KEPT_FRAME_BYTES = 1024 * 1024;

@@ -169,8 +169,8 @@ export class KafkaNode {
     this.#process = spawnManaged({ command: 'java', args, log: this.log });
   }
 
-  async stop(): Promise<void> {
-    await this.#process?.stop(STOP_BOUND_MS);
+  async stop(boundMs = STOP_BOUND_MS): Promise<void> {
+    await this.#process?.stop(boundMs);
   }
 
   async kill9(): Promise<void> {
@@ -243,10 +243,10 @@ export class KafkaCluster {
   }
 
   /** Stops brokers first, then controllers, so that controlled shutdown has somebody to ask. */
-  async stop(): Promise<void> {
+  async stop(boundMs = STOP_BOUND_MS): Promise<void> {
     const controllers = this.nodes.filter((node) => node.roles === 'controller');
-    await Promise.all(this.brokers.map((node) => node.stop()));
-    await Promise.all(controllers.map((node) => node.stop()));
+    await Promise.all(this.brokers.map((node) => node.stop(boundMs)));
+    await Promise.all(controllers.map((node) => node.stop(boundMs)));
   }
 
   /** Kills all processes and removes the data. */

@@ -132,8 +132,8 @@ export class TwinlogBroker {
     }
   }
 
-  async stop(): Promise<void> {
-    await this.#process?.stop(STOP_BOUND_MS);
+  async stop(boundMs = STOP_BOUND_MS): Promise<void> {
+    await this.#process?.stop(boundMs);
   }
 
   async kill9(): Promise<void> {

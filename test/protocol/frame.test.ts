@@ -196,7 +196,7 @@ describe('headers', () => {
   });
 });
 
-test('a large frame is received into its own memory, the head of the next one apart', () => {
+it('a large frame is received into its own memory, the head of the next one apart', () => {
   const taken: Uint8Array[] = [];
   const frames: Uint8Array[] = [];
   const reader = new FrameReader((frame) => frames.push(frame), {
