@@ -174,6 +174,7 @@ export async function measureManyPartitions(
     for (const topic of topics) await java.createTopic(bootstrap, topic, PARTITIONS_PER_TOPIC);
     await whenLed(broker, topics);
   });
+  await java.createTopic(bootstrap, 'latency', 1);
   for (const topic of topics) {
     const load = { bootstrap, topic, partitions: PARTITIONS_PER_TOPIC, compression: 'none' };
     // One run of neighbouring records for each partition; see Loads.java.
@@ -183,7 +184,7 @@ export async function measureManyPartitions(
   const stopSeconds = await secondsOf(() => broker.stop());
   const start = async (): Promise<void> => {
     await broker.start();
-    await whenLed(broker, topics);
+    await whenLed(broker, [...topics, 'latency']);
   };
   const startSeconds = await secondsOf(start);
   const startCpuSeconds = cpuSeconds(broker.pids);
@@ -191,8 +192,6 @@ export async function measureManyPartitions(
   const crashStartSeconds = await secondsOf(start);
   const cpuPercent = 100 * (await idleRate(broker.pids, LONG_IDLE_MS));
   const memoryMiB = residentMemoryMiB(broker.pids);
-  await java.createTopic(bootstrap, 'latency', 1);
-  await whenLed(broker, ['latency']);
   const latency = await java.request<{ p50Ms: number; p99Ms: number; maxMs: number }>('latency', {
     bootstrap,
     destination: bootstrap,
