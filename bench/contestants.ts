@@ -67,6 +67,16 @@ export interface Contestant {
   close(): Promise<void>;
 }
 
+/** Names in a directory; none when a broker has just removed it. */
+function filesIn(directory: string): string[] {
+  try {
+    return readdirSync(directory);
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === 'ENOENT') return [];
+    throw error;
+  }
+}
+
 /** Bytes in the `.log` files of a topic's partitions in a data directory. */
 export function logBytes(dataDir: string, topic: string): number {
   let bytes = 0;
@@ -75,7 +85,7 @@ export function logBytes(dataDir: string, topic: string): number {
     const { name } = entry;
     if (!entry.isDirectory() || !name.startsWith(`${topic}-`)) continue;
     if (!/^\d+$/.test(name.slice(topic.length + 1))) continue;
-    for (const file of readdirSync(join(dataDir, name))) {
+    for (const file of filesIn(join(dataDir, name))) {
       if (!file.endsWith('.log')) continue;
       bytes += statSync(join(dataDir, name, file), { throwIfNoEntry: false })?.size ?? 0;
     }
