@@ -8,8 +8,13 @@
  * connection go one at a time.
  */
 import { connect, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 const REQUEST_TIMEOUT_MS = 15_000;
+const NOT_LEADER_OR_FOLLOWER = 6;
+/** How often, and how long between, a partition is asked that has no leader yet. */
+const MAX_LEADER_WAITS = 100;
+const LEADER_WAIT_MS = 100;
 const MAX_RESPONSE_BYTES = 64 * 1024 * 1024;
 
 /** Appends big-endian fields. */
@@ -325,17 +330,23 @@ export class RawClient {
   ): Promise<bigint> {
     const body = new Writer().int32(-1).int8(isolationLevel(isolation)).int32(1).string(topic);
     body.int32(1).int32(partition).int32(-1).int64(BigInt(timestamp));
-    const reader = await this.#request(2, 4, false, body.done());
-    reader.int32(); // throttle time
-    reader.int32(); // one topic
-    reader.string();
-    reader.int32(); // one partition
-    reader.int32();
-    const error = reader.int16();
-    reader.int64(); // timestamp
-    const offset = reader.int64();
-    if (error !== 0) throw new Error(`ListOffsets ${topic}-${partition}: error ${error}`);
-    return offset;
+    const question = body.done();
+    // A broker that has just started does not lead its partitions yet.
+    for (let attempt = 1; ; attempt++) {
+      const reader = await this.#request(2, 4, false, question);
+      reader.int32(); // throttle time
+      reader.int32(); // one topic
+      reader.string();
+      reader.int32(); // one partition
+      reader.int32();
+      const error = reader.int16();
+      reader.int64(); // timestamp
+      const offset = reader.int64();
+      if (error === 0) return offset;
+      const mayLeadSoon = error === NOT_LEADER_OR_FOLLOWER && attempt < MAX_LEADER_WAITS;
+      if (!mayLeadSoon) throw new Error(`ListOffsets ${topic}-${partition}: error ${error}`);
+      await sleep(LEADER_WAIT_MS);
+    }
   }
 
   /** The first record at or behind `timestamp`, or one of the special timestamps (−1 … −4). */
