@@ -212,6 +212,8 @@ export class MirrorWorld {
   heal(): void {
     this.world.network.healAll();
     this.destination.disk.setCapacity(Number.POSITIVE_INFINITY);
+    // A failure that was arranged for a call which has not come yet would come after the healing.
+    this.destination.disk.clearFaults();
     this.source.start();
     this.destination.start();
   }
