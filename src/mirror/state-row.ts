@@ -5,13 +5,15 @@
  * Which partition of the internal topic holds a row is a hash of the key's text, computed the way
  * Kafka's default partitioner does, so that anyone can find the owner without asking.
  */
+
 import { ByteReader, ByteWriter } from '../base/bytes.ts';
 import type { Uuid } from '../base/uuid.ts';
+import { MIRROR_STATE_TOPIC_NAME } from '../metadata/topic-names.ts';
 import { codec } from '../protocol/codec.ts';
 import { MirrorStateKey, MirrorStateValue } from './records/mirror-state.ts';
 
 /** Name of the internal topic (rule C1). */
-export const MIRROR_STATE_TOPIC = '__mirror_state';
+export const MIRROR_STATE_TOPIC = MIRROR_STATE_TOPIC_NAME;
 
 /** FindCoordinator's key type for mirrors (rule C3). */
 export const MIRROR_COORDINATOR_KEY_TYPE = 64;
