@@ -202,6 +202,7 @@ function blankRow(input: StepInput): MirrorStateRow {
     message: '',
     sinceMs: -1,
     reachedMirroring: false,
+    settled: false,
   };
 }
 

@@ -310,6 +310,7 @@ test('records of internal topics are understood, by directory or by --as', async
     message: '',
     sinceMs: 5,
     reachedMirroring: true,
+    settled: false,
   });
   const topic = metadataRecord('TopicRecord', { name: 'orders', topicId: ZERO_UUID });
   const leaderChange = {

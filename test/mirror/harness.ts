@@ -38,6 +38,7 @@ export function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}
     message: '',
     sinceMs: -1,
     reachedMirroring: false,
+    settled: false,
     ...fields,
   };
 }

@@ -43,6 +43,7 @@ function retryTarget(from: MirrorStateName): MirrorStateName {
     message: '',
     sinceMs: 0,
     reachedMirroring: false,
+    settled: false,
   };
   const decided = step({ topicName: 't', partition: 0, leaderEpoch: 0, row }, { type: 'retry' }, 0);
   if ('illegal' in decided || decided.row === undefined) throw new Error(`no retry from ${from}`);

@@ -39,6 +39,7 @@ const ROW: MirrorStateRow = {
   message: 'refused',
   sinceMs: 1_700_000_000_000,
   reachedMirroring: true,
+  settled: true,
 };
 
 test("C3 murmur2 gives the values of Apache Kafka's partitioner", () => {
@@ -90,6 +91,7 @@ test('C2 a row with nothing but its plain fields has the defaults of the tagged 
     message: '',
     sinceMs: -1,
     reachedMirroring: false,
+    settled: false,
   };
   const bytes = encodeRow(bare);
   // Version, name, partition, state, and no tagged field.

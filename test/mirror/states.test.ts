@@ -61,6 +61,7 @@ function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}): Mirr
     message: '',
     sinceMs: 10,
     reachedMirroring: true,
+    settled: false,
     ...fields,
   };
 }

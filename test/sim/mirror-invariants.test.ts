@@ -92,6 +92,7 @@ describe('durable states', () => {
     message: '',
     sinceMs: 0,
     reachedMirroring: false,
+    settled: false,
     ...fields,
   });
   const next = (state: number, fields: Partial<MirrorStateRow> = {}) =>

@@ -59,6 +59,8 @@ export const MirrorStateValue = message({
     sinceMs: tagged(int64('0+', { default: -1 }), 11, '0+'),
     /** The episode has been in MIRRORING: a stop has something to cut (rule D2). */
     reachedMirroring: tagged(bool('0+'), 12, '0+'),
+    /** STOPPING with its offset decided: nothing truncates any more (guest rule G24). */
+    settled: tagged(bool('0+'), 13, '0+'),
   },
 });
 /** A decoded {@link MirrorStateValue}. */
