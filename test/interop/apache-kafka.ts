@@ -3,6 +3,8 @@
  *
  * - One broker is a combined broker and controller. More: a controller of its own plus N brokers
  *   (`controller: 'separate'`, the default, so that any broker may die), or the first one combined.
+ *   `controllers: N` asks for N controllers of their own (ids from 100), one broker or more.
+ * - The default version is pom.xml's; others are fetched when they are first asked for.
  * - A node keeps its ports and data over `stop`/`kill9` and `start`.
  * - "Started" means that the cluster answered a Metadata request naming all its brokers.
  * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
@@ -11,7 +13,7 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type JvmMode, javaArguments, requireKafkaJars } from './kafka-jars.ts';
+import { type JvmMode, javaArguments, type KafkaVersion, requireKafkaJars } from './kafka-jars.ts';
 import {
   freePort,
   logFile,
@@ -26,6 +28,7 @@ import { RawClient } from './raw-client.ts';
 
 const START_BOUND_MS = 60_000;
 const STOP_BOUND_MS = 15_000;
+const FIRST_CONTROLLER_ID = 100;
 
 /** What kind of cluster to start. */
 export interface KafkaOptions {
@@ -33,6 +36,11 @@ export interface KafkaOptions {
   readonly name: string;
   readonly brokers?: number;
   readonly controller?: 'separate' | 'first';
+  /** How many controllers of their own there are; more than one form a quorum. */
+  readonly controllers?: number;
+  readonly version?: KafkaVersion;
+  /** Feature levels to format with, instead of the version's own. */
+  readonly features?: Readonly<Record<string, number>>;
   /** Added to, and overriding, every node's properties. */
   readonly properties?: Readonly<Record<string, string>>;
   /** `benchmark`: Kafka's own JVM flags and a 1 GiB heap. */
@@ -86,6 +94,8 @@ interface NodePlan {
   readonly roles: string;
   readonly port: number;
   readonly controllerPort: number;
+  /** Of the metadata log's directory; a quorum is formatted with those of all its voters. */
+  readonly directoryId: string;
   readonly proxied: { readonly port: number; readonly advertised: number } | undefined;
 }
 
@@ -98,7 +108,7 @@ function listenerProperties(node: NodePlan, quorum: string): Properties {
   };
   if (node.roles.includes('broker')) add('PLAINTEXT', node.port);
   if (node.proxied !== undefined) add('PROXIED', node.proxied.port, node.proxied.advertised);
-  if (node.roles.includes('controller')) add('CONTROLLER', node.controllerPort);
+  if (isController(node)) add('CONTROLLER', node.controllerPort);
   return {
     'process.roles': node.roles,
     'node.id': String(node.id),
@@ -119,11 +129,14 @@ export class KafkaNode {
   readonly port: number;
   /** The port of the PROXIED listener, where a delaying proxy connects to. */
   readonly proxiedPort: number | undefined;
+  /** Where the controller listens; undefined for a node that is none. */
+  readonly controllerPort: number | undefined;
   /** Holds `<topic>-<partition>` directories. */
   readonly dataDir: string;
   readonly log: string;
   readonly #propertiesFile: string;
   readonly #jvm: JvmMode;
+  readonly #version: KafkaVersion | undefined;
   #process: ManagedProcess | undefined;
 
   constructor(plan: NodePlan, properties: Properties, directory: string, options: KafkaOptions) {
@@ -131,9 +144,11 @@ export class KafkaNode {
     this.roles = plan.roles;
     this.port = plan.port;
     this.proxiedPort = plan.proxied?.port;
+    this.controllerPort = isController(plan) ? plan.controllerPort : undefined;
     this.dataDir = join(directory, `node-${plan.id}`);
     this.log = logFile(`${options.name}-${plan.id}`);
     this.#jvm = options.jvm ?? 'fast';
+    this.#version = options.version;
     this.#propertiesFile = join(directory, `node-${plan.id}.properties`);
     const all = { ...properties, 'log.dirs': this.dataDir };
     const lines = Object.entries(all).map(([key, value]) => `${key}=${value}\n`);
@@ -151,10 +166,16 @@ export class KafkaNode {
     return this.#process !== undefined && this.#process.exit() === undefined;
   }
 
-  async format(clusterId: string): Promise<void> {
-    const standalone = this.roles.includes('controller') ? ['--standalone'] : [];
-    const args = ['format', ...standalone, '-t', clusterId, '-c', this.#propertiesFile];
-    const libs = await requireKafkaJars();
+  /** `voters`: arguments that name the first controllers; only controllers are given them. */
+  async format(
+    clusterId: string,
+    voters: readonly string[],
+    features: Readonly<Record<string, number>> = {},
+  ): Promise<void> {
+    const levels = Object.entries(features).flatMap(([name, to]) => ['--feature', `${name}=${to}`]);
+    const initial = this.controllerPort === undefined ? [] : [...voters, ...levels];
+    const args = ['format', ...initial, '-t', clusterId, '-c', this.#propertiesFile];
+    const libs = await requireKafkaJars(this.#version);
     // A class list would need a file per program; formatting is left out of the training run.
     await runOrThrow('java', javaArguments(libs, 'kafka.tools.StorageTool', args));
   }
@@ -162,7 +183,7 @@ export class KafkaNode {
   /** Starts the process on the data and ports it always has; does not wait until it serves. */
   async launch(): Promise<void> {
     if (this.isRunning) throw new Error(`node ${this.id} is already running`);
-    const libs = await requireKafkaJars();
+    const libs = await requireKafkaJars(this.#version);
     const heap = this.#jvm === 'benchmark' ? '1g' : '256m';
     const options = { mode: this.#jvm, heap };
     const args = javaArguments(libs, 'kafka.Kafka', [this.#propertiesFile], options);
@@ -200,6 +221,16 @@ export class KafkaCluster {
   /** `host:port` of every broker, separated by commas. */
   get bootstrap(): string {
     return this.brokers.map((node) => `${node.host}:${node.port}`).join(',');
+  }
+
+  /** The nodes with the controller role, by id. */
+  get controllers(): readonly KafkaNode[] {
+    return this.nodes.filter((node) => node.controllerPort !== undefined);
+  }
+
+  /** `host:port` of every controller's own listener, separated by commas. */
+  get controllerBootstrap(): string {
+    return this.controllers.map((node) => `${node.host}:${node.controllerPort}`).join(',');
   }
 
   /** The pids of all processes. */
@@ -244,7 +275,7 @@ export class KafkaCluster {
 
   /** Stops brokers first, then controllers, so that controlled shutdown has somebody to ask. */
   async stop(boundMs = STOP_BOUND_MS): Promise<void> {
-    const controllers = this.nodes.filter((node) => node.roles === 'controller');
+    const controllers = this.controllers.filter((node) => node.roles === 'controller');
     await Promise.all(this.brokers.map((node) => node.stop(boundMs)));
     await Promise.all(controllers.map((node) => node.stop(boundMs)));
   }
@@ -256,39 +287,60 @@ export class KafkaCluster {
   }
 }
 
+function isController({ roles }: Pick<NodePlan, 'roles'>): boolean {
+  return roles.includes('controller');
+}
+
+/** A random id in Kafka's spelling; one with a hyphen in front would look like an option. */
+function randomId(): string {
+  return randomBytes(16).toString('base64url').replace(/^-/, 'A');
+}
+
 async function planNodes(options: KafkaOptions): Promise<NodePlan[]> {
   const count = options.brokers ?? 1;
-  const separate = count > 1 && options.controller !== 'first';
+  const separate = count > 1 && options.controller !== 'first' ? 1 : 0;
+  const controllers = options.controllers ?? separate;
   const plans: NodePlan[] = [];
   const plan = async (id: number, roles: string, proxyPort?: number): Promise<void> => {
     const proxied =
       proxyPort === undefined ? undefined : { port: await freePort(), advertised: proxyPort };
-    plans.push({ id, roles, port: await freePort(), controllerPort: await freePort(), proxied });
+    const ports = { port: await freePort(), controllerPort: await freePort() };
+    plans.push({ id, roles, ...ports, directoryId: randomId(), proxied });
   };
-  if (separate) await plan(100, 'controller');
+  for (let i = 0; i < controllers; i++) await plan(FIRST_CONTROLLER_ID + i, 'controller');
   for (let id = 1; id <= count; id++) {
-    const roles = !separate && id === 1 ? 'broker,controller' : 'broker';
+    const roles = controllers === 0 && id === 1 ? 'broker,controller' : 'broker';
     await plan(id, roles, options.advertisedProxyPorts?.[id - 1]);
   }
   return plans;
+}
+
+/** What tells `StorageTool format` who the first controllers are. */
+function votersArguments(controllers: readonly NodePlan[]): string[] {
+  if (controllers.length === 1) return ['--standalone'];
+  const voters = controllers.map(
+    (plan) => `${plan.id}@127.0.0.1:${plan.controllerPort}:${plan.directoryId}`,
+  );
+  return ['--initial-controllers', voters.join(',')];
 }
 
 /** Formats and starts a cluster; resolves when it serves. */
 export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
   const directory = temporaryDirectory(options.name);
   const plans = await planNodes(options);
-  const controllerPort = plans.find((plan) => plan.roles.includes('controller'))?.controllerPort;
-  const quorum = `127.0.0.1:${controllerPort}`;
+  const controllers = plans.filter(isController);
+  const quorum = controllers.map((plan) => `127.0.0.1:${plan.controllerPort}`).join(',');
   const base = baseProperties(options.brokers ?? 1, options.jvm);
   const common = { ...base, ...options.properties };
   const nodes = plans.map((plan) => {
     const properties = { ...common, ...listenerProperties(plan, quorum) };
     return new KafkaNode(plan, properties, directory, options);
   });
-  const clusterId = randomBytes(16).toString('base64url').replace(/^-/, 'A');
+  const clusterId = randomId();
   const cluster = new KafkaCluster(options.name, clusterId, nodes, directory);
+  const voters = votersArguments(controllers);
   try {
-    await Promise.all(nodes.map((node) => node.format(clusterId)));
+    await Promise.all(nodes.map((node) => node.format(clusterId, voters, options.features)));
     await cluster.start();
     return cluster;
   } catch (error) {

@@ -1,8 +1,9 @@
 /**
  * Fetches Apache Kafka once and says how to start its programs.
  *
- * - `kafkaJars` copies the dependencies of `pom.xml` into `.cache/kafka/<version>/libs`;
- *   TWINLOG_KAFKA_LIBS names a directory to use instead.
+ * - `kafkaJars` copies the dependencies of `pom.xml` into `.cache/kafka/<version>/libs`, for the
+ *   version that pom.xml names or another of KAFKA_VERSIONS; TWINLOG_KAFKA_LIBS names a directory
+ *   to use instead of the former.
  * - Without java or mvn it returns undefined: callers skip, loudly (`interopSkipReason`); with
  *   CI=true that is a failure instead.
  * - `javaArguments` uses the AppCDS archive beside the jars when `app-cds.ts` has made one.
@@ -14,6 +15,12 @@ import { isInstalled, runOrThrow } from './processes.ts';
 
 const POM = join(import.meta.dirname, 'pom.xml');
 
+/** Versions that can be had; true: with Kafka Connect. */
+const KAFKA_VERSIONS = { '4.1.2': true, '4.2.0': true, '4.3.1': true, '4.4.0': false } as const;
+
+/** A version of Apache Kafka that tests may ask for by name; the default is pom.xml's. */
+export type KafkaVersion = keyof typeof KAFKA_VERSIONS;
+
 /** The Apache Kafka version that pom.xml names. */
 export function kafkaVersion(): string {
   const version = /<kafka\.version>([^<]+)</.exec(readFileSync(POM, 'utf8'))?.[1];
@@ -21,30 +28,36 @@ export function kafkaVersion(): string {
   return version;
 }
 
-async function fetchJars(): Promise<string | undefined> {
-  const given = process.env.TWINLOG_KAFKA_LIBS;
+async function fetchJars(version: string): Promise<string | undefined> {
+  const given = version === kafkaVersion() ? process.env.TWINLOG_KAFKA_LIBS : undefined;
   if (!(await isInstalled('java', '-version'))) return undefined;
   if (given !== undefined) return given;
-  const libs = join(CACHE, 'kafka', kafkaVersion(), 'libs');
+  const libs = join(CACHE, 'kafka', version, 'libs');
   if (existsSync(libs)) return libs;
   if (!(await isInstalled('mvn'))) return undefined;
+  const hasConnect = KAFKA_VERSIONS[version as KafkaVersion] !== false;
+  // Connect's jars of some versions cannot be resolved; no broker needs them.
+  const profiles = hasConnect ? [] : ['-P', '!connect'];
   return await buildOnce(libs, async (temporary) => {
     const goal = ['dependency:copy-dependencies', `-DoutputDirectory=${temporary}`];
-    await runOrThrow('mvn', ['-q', '-B', '-f', POM, ...goal], { timeoutMs: 200_000 });
+    const wanted = [`-Dkafka.version=${version}`, ...profiles];
+    const args = ['-q', '-B', '-f', POM, ...wanted, ...goal];
+    await runOrThrow('mvn', args, { timeoutMs: 200_000 });
   });
 }
 
-let jars: Promise<string | undefined> | undefined;
+const jars = new Map<string, Promise<string | undefined>>();
 
 /** The directory with Apache Kafka's jars, or undefined when java or mvn is missing. */
-export function kafkaJars(): Promise<string | undefined> {
-  jars ??= fetchJars();
-  return jars;
+export function kafkaJars(version: string = kafkaVersion()): Promise<string | undefined> {
+  const known = jars.get(version) ?? fetchJars(version);
+  jars.set(version, known);
+  return known;
 }
 
 /** The same, for code that only runs when the jars are there. */
-export async function requireKafkaJars(): Promise<string> {
-  const libs = await kafkaJars();
+export async function requireKafkaJars(version?: KafkaVersion): Promise<string> {
+  const libs = await kafkaJars(version);
   if (libs === undefined) throw new Error('java and mvn are needed to run Apache Kafka');
   return libs;
 }
