@@ -3,25 +3,38 @@
  * how far the high watermark may go, and which ISR to ask the controller for.
  *
  * Owned by `Partition`, which feeds it metadata, fetches and the log end. Invariants:
- * - The ISR is what the controller committed; a change asked for is `pending` until answered or
- *   overtaken by newer metadata, and only one is.
- * - The high watermark waits for committed *and* pending members (the maximal ISR), so it is right
- *   whichever way the controller decides.
+ * - The ISR is what the controller committed; a change asked for is in flight until answered or
+ *   overtaken by newer metadata, and only one is. After a refusal none is asked for before newer
+ *   metadata or the end of a pause (G17).
+ * - The high watermark waits for committed members and for all that may have become some (the
+ *   maximal ISR), so it is right whichever way the controller decided.
  * - Follower states start empty with each leader epoch.
  */
 import type { Uuid } from '../base/uuid.ts';
+import type { Clock, Random } from '../io/runtime.ts';
 import type { PartitionRegistration } from '../metadata/image.ts';
+import { errors } from '../protocol/errors.ts';
+import { type BackoffPolicy, backoffMs } from './backoff.ts';
 import { type FollowerFetch, FollowerState, UNKNOWN_OFFSET } from './follower-state.ts';
+import type { IsrPolicy } from './isr-policy.ts';
 import type { IsrOutcome, IsrUpdates } from './isr-updates.ts';
+
+/** Pause after a refused change, unless newer metadata comes first. */
+export const REFUSED_BACKOFF: BackoffPolicy = { initialMs: 500, maxMs: 30_000 };
 
 /** What ISR changes need of the broker. */
 export interface IsrContext {
   readonly brokerId: number;
+  readonly clock: Clock;
+  readonly random: Random;
+  readonly isrPolicy: IsrPolicy;
   readonly isrUpdates: IsrUpdates;
   /** replica.lag.time.max.ms. */
   readonly replicaLagTimeMaxMs: number;
   /** The epoch of a registered broker that may be in an ISR; undefined for any other. */
   readonly activeBrokerEpoch: (brokerId: number) => number | undefined;
+  /** The epoch of a registered broker, active or not; −1 for any other. */
+  readonly brokerEpoch: (brokerId: number) => number;
 }
 
 /** Where the leader stands when it considers another ISR. */
@@ -34,6 +47,7 @@ export interface LeaderPosition {
   readonly epochStartOffset: number;
 }
 
+const NOBODY: readonly number[] = [];
 /** Of a partition with one replica, or led elsewhere. Never written to. */
 const NO_FOLLOWERS = new Map<number, FollowerState>();
 
@@ -45,7 +59,11 @@ export class InSyncReplicas {
   readonly #onOutcome: (askedPartitionEpoch: number, outcome: IsrOutcome) => void;
   #replicas: readonly number[] = [];
   #isr: readonly number[] = [];
-  #pendingIsr: readonly number[] | undefined;
+  /** Members of changes that the controller may have made without our knowing yet. */
+  #maybeIsr: readonly number[] = NOBODY;
+  #inFlight = false;
+  #refusals = 0;
+  #proposeFromMs = Number.NEGATIVE_INFINITY;
   #followers = NO_FOLLOWERS;
 
   /** `onOutcome` hears the controller's answers, with the partition epoch that was current then. */
@@ -70,11 +88,10 @@ export class InSyncReplicas {
     return this.#isr;
   }
 
-  /** Takes the committed lists; a pending change is settled by that. */
+  /** Takes the committed lists of newer metadata; that settles any change asked for before. */
   apply(registration: Pick<PartitionRegistration, 'replicas' | 'isr'>): void {
     this.#replicas = registration.replicas;
-    this.#isr = registration.isr;
-    this.#pendingIsr = undefined;
+    this.settle(registration.isr);
   }
 
   /** A new leader epoch begins here: nothing is known of the followers. */
@@ -98,7 +115,7 @@ export class InSyncReplicas {
   /** This broker does not lead any more. */
   stop(): void {
     this.#followers = NO_FOLLOWERS;
-    this.#pendingIsr = undefined;
+    this.settle(this.#isr);
   }
 
   follower(replicaId: number): FollowerState | undefined {
@@ -127,22 +144,53 @@ export class InSyncReplicas {
   leastLogEnd(leaderEndOffset: number): number {
     let least = leaderEndOffset;
     for (const id of this.#isr) least = Math.min(least, this.#endOf(id, leaderEndOffset));
-    for (const id of this.#pendingIsr ?? [])
-      least = Math.min(least, this.#endOf(id, leaderEndOffset));
+    for (const id of this.#maybeIsr) least = Math.min(least, this.#endOf(id, leaderEndOffset));
     return least;
   }
 
-  /** Whether every ISR member reported, in this epoch, an end at or below the leader's (T6). */
+  /**
+   * Whether the ISR holds only members that may be in it (G18), and each of them reported, in this
+   * epoch, an end at or below the leader's (T6).
+   */
   allReportedUpTo(leaderEndOffset: number): boolean {
     return this.#isr.every((id) => {
-      const end = this.#endOf(id, leaderEndOffset);
-      return end !== UNKNOWN_OFFSET && end <= leaderEndOffset;
+      return this.#mayBeIn(id) && this.#hasReportedUpTo(id, leaderEndOffset);
     });
+  }
+
+  /** Assigned replicas that are alive and have not reported such an end (G24). */
+  unconfirmed(leaderEndOffset: number): number[] {
+    return this.#replicas.filter((id) => {
+      const isAlive = this.#context.activeBrokerEpoch(id) !== undefined;
+      return isAlive && !this.#hasReportedUpTo(id, leaderEndOffset);
+    });
+  }
+
+  #hasReportedUpTo(replicaId: number, leaderEndOffset: number): boolean {
+    const end = this.#endOf(replicaId, leaderEndOffset);
+    return end !== UNKNOWN_OFFSET && end <= leaderEndOffset;
+  }
+
+  /** Asks for an ISR without those that may not be in it (G18). */
+  review(position: LeaderPosition): void {
+    if (this.#isr.every((id) => this.#mayBeIn(id)) || !this.#mayPropose()) return;
+    const kept = this.#isr.filter((id) => this.#mayBeIn(id));
+    if (kept.length > 0) this.#propose(kept, position);
+  }
+
+  #mayBeIn(replicaId: number): boolean {
+    const { brokerId, isrPolicy } = this.#context;
+    return replicaId === brokerId || isrPolicy.mayJoin(this.#topicId, this.#partition, replicaId);
+  }
+
+  #mayPropose(): boolean {
+    return !this.#inFlight && this.#context.clock.monotonicMs() >= this.#proposeFromMs;
   }
 
   /** Asks for `replicaId` in the ISR if it is at the high watermark and past the epoch's start. */
   maybeExpand(replicaId: number, position: LeaderPosition): void {
-    if (this.#pendingIsr !== undefined || this.#isr.includes(replicaId)) return;
+    this.review(position);
+    if (this.#isr.includes(replicaId) || !this.#mayBeIn(replicaId) || !this.#mayPropose()) return;
     const follower = this.#followers.get(replicaId);
     if (follower === undefined) return;
     const { logEndOffset, brokerEpoch } = follower;
@@ -152,18 +200,20 @@ export class InSyncReplicas {
     this.#propose([...this.#isr, replicaId], position);
   }
 
-  /** Asks for an ISR without those that lag too long. */
+  /** Asks for an ISR without those that lag too long or may not be in it. */
   maybeShrink(position: LeaderPosition, nowMs: number): void {
-    if (this.#pendingIsr !== undefined) return;
+    if (!this.#mayPropose()) return;
     const maxLagMs = this.#context.replicaLagTimeMaxMs;
     const kept = this.#isr.filter((id) => {
+      if (!this.#mayBeIn(id)) return false;
       return !this.#followers.get(id)?.isOutOfSync(position.logEndOffset, nowMs, maxLagMs);
     });
-    if (kept.length < this.#isr.length) this.#propose(kept, position);
+    if (kept.length > 0 && kept.length < this.#isr.length) this.#propose(kept, position);
   }
 
   #propose(isr: readonly number[], position: LeaderPosition): void {
-    this.#pendingIsr = isr;
+    this.#inFlight = true;
+    this.#maybeIsr = [...new Set([...this.#maybeIsr, ...isr])];
     const { leaderEpoch, partitionEpoch } = position;
     const members = isr.map((brokerId) => {
       return { brokerId, brokerEpoch: this.#context.activeBrokerEpoch(brokerId) ?? -1 };
@@ -174,10 +224,24 @@ export class InSyncReplicas {
     });
   }
 
-  /** The controller's answer: the committed ISR, or undefined when it refused. */
-  settle(isr: readonly number[] | undefined): void {
-    this.#pendingIsr = undefined;
-    if (isr !== undefined) this.#isr = isr;
+  /** The ISR as committed. */
+  settle(isr: readonly number[]): void {
+    this.#isr = isr;
+    this.#maybeIsr = NOBODY;
+    this.#inFlight = false;
+    this.#refusals = 0;
+    this.#proposeFromMs = Number.NEGATIVE_INFINITY;
+  }
+
+  /** The controller refused: it is left alone until newer metadata comes, or for a while. */
+  refused(errorCode: number): void {
+    const { clock, random } = this.#context;
+    this.#inFlight = false;
+    // Said only under the partition epoch we named. Any other error can hide that the change was
+    // made, and its answer lost, before it was sent again.
+    if (errorCode === errors.INELIGIBLE_REPLICA.code) this.#maybeIsr = NOBODY;
+    this.#refusals++;
+    this.#proposeFromMs = clock.monotonicMs() + backoffMs(REFUSED_BACKOFF, this.#refusals, random);
   }
 
   #endOf(replicaId: number, leaderEndOffset: number): number {

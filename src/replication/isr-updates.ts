@@ -1,10 +1,11 @@
 /**
  * Sends ISR changes to the controller: batched, one request in flight.
  *
- * Partitions call `submit` and hear the outcome once; they keep one change in flight each, so the
- * queue holds at most one entry per partition. While a request is on its way the others gather and
- * go out together. A lost controller is retried for ever with backoff: the partition gives up by
- * itself when the metadata log moves it on.
+ * Partitions call `submit` and hear the outcome at most once; a newer change of a partition takes
+ * the place of one that waits, as the partition epoch it names is over. While a request is on its
+ * way the others gather and go out together. A lost controller, or one that refuses a whole
+ * request, is asked again for ever with backoff: the partition gives up by itself when the
+ * metadata log moves it on.
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
@@ -14,9 +15,10 @@ import type {
   AlterPartitionRequest,
   AlterPartitionResponse,
 } from '../protocol/messages/56-alter-partition.ts';
+import { type BackoffPolicy, backoffMs } from './backoff.ts';
 
-/** Pause before a request that the controller did not answer is sent again, in ms. */
-export const ALTER_PARTITION_RETRY_MS = 50;
+/** Pause before a request that was not answered, or refused as a whole, is sent again. */
+export const ALTER_PARTITION_BACKOFF: BackoffPolicy = { initialMs: 50, maxMs: 5_000 };
 /** Partitions in one request; the rest go with the next. */
 export const MAX_PARTITIONS_PER_REQUEST = 1000;
 
@@ -54,8 +56,10 @@ export class ControllerIsrUpdates implements IsrUpdates {
   readonly #controller: ControllerPort;
   readonly #brokerId: number;
   readonly #brokerEpoch: () => number;
-  #waiting: Pending[] = [];
+  /** By {@link keyOf}. */
+  readonly #waiting = new Map<string, Pending>();
   #inFlight = false;
+  #attempts = 0;
   #closed = false;
 
   constructor(
@@ -71,19 +75,20 @@ export class ControllerIsrUpdates implements IsrUpdates {
   }
 
   submit(change: IsrChange, onOutcome: (outcome: IsrOutcome) => void): void {
-    this.#waiting.push({ change, onOutcome });
+    this.#waiting.set(keyOf(change), { change, onOutcome });
     if (!this.#inFlight) this.#runtime.clock.defer(() => this.#send());
   }
 
   /** Changes still waiting are forgotten. */
   close(): void {
     this.#closed = true;
-    this.#waiting = [];
+    this.#waiting.clear();
   }
 
   #send(): void {
-    if (this.#inFlight || this.#closed || this.#waiting.length === 0) return;
-    const batch = this.#waiting.splice(0, MAX_PARTITIONS_PER_REQUEST);
+    if (this.#inFlight || this.#closed || this.#waiting.size === 0) return;
+    const batch = [...this.#waiting.values()].slice(0, MAX_PARTITIONS_PER_REQUEST);
+    for (const { change } of batch) this.#waiting.delete(keyOf(change));
     this.#inFlight = true;
     this.#controller.alterPartition(this.#request(batch)).then(
       (response) => this.#answered(batch, response),
@@ -101,13 +106,28 @@ export class ControllerIsrUpdates implements IsrUpdates {
       return;
     }
     this.#inFlight = false;
-    for (const { change, onOutcome } of batch) onOutcome(outcomeOf(change, response.topics));
+    this.#attempts = 0;
+    const refusals = new Map<number, number>();
+    for (const { change, onOutcome } of batch) {
+      const outcome = outcomeOf(change, response.topics);
+      if (!outcome.committed) {
+        refusals.set(outcome.errorCode, (refusals.get(outcome.errorCode) ?? 0) + 1);
+      }
+      onOutcome(outcome);
+    }
+    for (const [errorCode, partitions] of refusals) {
+      this.#runtime.logger.info('ISR changes were refused', { errorCode, partitions });
+    }
     this.#send();
   }
 
   #retry(batch: readonly Pending[]): void {
-    this.#waiting.unshift(...batch);
-    this.#runtime.clock.setTimer(ALTER_PARTITION_RETRY_MS, () => {
+    for (const each of batch) {
+      const key = keyOf(each.change);
+      if (!this.#waiting.has(key)) this.#waiting.set(key, each);
+    }
+    const { clock, random } = this.#runtime;
+    clock.setTimer(backoffMs(ALTER_PARTITION_BACKOFF, ++this.#attempts, random), () => {
       this.#inFlight = false;
       this.#send();
     });
@@ -130,6 +150,10 @@ export class ControllerIsrUpdates implements IsrUpdates {
     const topics = [...byTopic].map(([topicId, partitions]) => ({ topicId, partitions }));
     return { brokerId: this.#brokerId, brokerEpoch: this.#brokerEpoch(), topics };
   }
+}
+
+function keyOf({ topicId, partition }: IsrChange): string {
+  return `${topicId}:${partition}`;
 }
 
 function outcomeOf(change: IsrChange, topics: readonly TopicAnswers[]): IsrOutcome {

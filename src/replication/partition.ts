@@ -12,7 +12,7 @@
  * - A failing disk takes the partition offline: KAFKA_STORAGE_ERROR from then on.
  */
 import type { Uuid } from '../base/uuid.ts';
-import { type Clock, DiskError } from '../io/runtime.ts';
+import { DiskError } from '../io/runtime.ts';
 import type { PartitionRegistration } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
@@ -46,7 +46,6 @@ export type RoleChange = 'becameLeader' | 'lostLeadership' | 'unchanged';
 
 /** What a partition needs of its surroundings. */
 export interface PartitionContext extends IsrContext {
-  readonly clock: Clock;
   readonly gate: MirrorGate;
   /** Called once, when the disk failed under the partition. */
   readonly onStorageFailure: (partition: Partition, error: DiskError) => void;
@@ -177,6 +176,7 @@ export class Partition {
     this.#role = 'leader';
     if (!wasLeader || newEpoch) return this.#becomeLeader();
     this.#replicas.trackFollowers(this.#context.clock.monotonicMs());
+    this.reviewIsr();
     this.#guarded(() => this.#advanceHighWatermark());
     this.watchers.notify();
     return 'unchanged';
@@ -209,6 +209,7 @@ export class Partition {
     });
     // The storage failure is announced on its own.
     if (!done) return 'unchanged';
+    this.reviewIsr();
     this.watchers.notify();
     return 'becameLeader';
   }
@@ -410,12 +411,22 @@ export class Partition {
   }
 
   /**
-   * Whether every member of the ISR reported, in this leader epoch, a log end no higher than ours
-   * (T6); true at once for a single replica.
+   * Whether the ISR is as it may be (G18) and each member reported, in this leader epoch, a log end
+   * no higher than ours (T6); true at once for a single replica.
    */
   isrReachedLogEnd(): boolean {
     if (!this.isLeader() || this.isUnderMinIsr()) return false;
-    return this.#replicas.allReportedUpTo(this.log.logEndOffset);
+    return this.#replicas.allReportedUpTo(this.#replicaEnd());
+  }
+
+  /** Replicas, in the ISR or not, that are alive and have not reported such a log end (G24). */
+  unconfirmedReplicas(): number[] {
+    return this.#replicas.unconfirmed(this.#replicaEnd());
+  }
+
+  /** Where replicas end that have all: restarted inside a batch, the log ends below its start. */
+  #replicaEnd(): number {
+    return Math.max(this.log.logStartOffset, this.log.logEndOffset);
   }
 
   /**
@@ -502,16 +513,15 @@ export class Partition {
       if (this.#replicas.follower(params.replicaId) === undefined) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
-      const known = this.#context.activeBrokerEpoch(params.replicaId) ?? -1;
+      const known = this.#context.brokerEpoch(params.replicaId);
       if (params.replicaEpoch >= 0 && params.replicaEpoch < known) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
     }
-    const { logStartOffset, logEndOffset } = this.log;
-    if (request.lastFetchedEpoch < 0 && request.fetchOffset > logEndOffset) {
+    if (request.lastFetchedEpoch < 0 && request.fetchOffset > this.#replicaEnd()) {
       return errors.OFFSET_OUT_OF_RANGE.code;
     }
-    return request.fetchOffset < logStartOffset ? errors.OFFSET_OUT_OF_RANGE.code : 0;
+    return request.fetchOffset < this.log.logStartOffset ? errors.OFFSET_OUT_OF_RANGE.code : 0;
   }
 
   #read(request: FetchPartition, params: FetchParams, maxBytes: number, minOneBatch: boolean) {
@@ -569,6 +579,11 @@ export class Partition {
     };
   }
 
+  /** Asks for an ISR without those that may not be in it (G18). */
+  reviewIsr(): void {
+    if (this.isLeader()) this.#replicas.review(this.#leaderPosition());
+  }
+
   /** Asks for an ISR without those that lag too long. Called now and then. */
   maybeShrinkIsr(): void {
     if (!this.isLeader() || !this.#replicas.hasFollowers) return;
@@ -578,11 +593,12 @@ export class Partition {
   #isrAnswered(askedPartitionEpoch: number, outcome: IsrOutcome): void {
     // Newer metadata has settled it meanwhile.
     if (askedPartitionEpoch !== this.#partitionEpoch || !this.isLeader()) return;
-    if (outcome.committed && outcome.partitionEpoch >= this.#partitionEpoch) {
-      this.#partitionEpoch = outcome.partitionEpoch;
+    if (outcome.committed) {
+      this.#partitionEpoch = Math.max(this.#partitionEpoch, outcome.partitionEpoch);
       this.#replicas.settle(outcome.isr);
+      this.reviewIsr();
     } else {
-      this.#replicas.settle(undefined);
+      this.#replicas.refused(outcome.errorCode);
     }
     this.#guarded(() => this.#advanceHighWatermark());
     this.watchers.notify();

@@ -34,6 +34,7 @@ import {
   type FetchResult,
   isolationOf,
 } from './fetch-types.ts';
+import { EVERYONE_MAY_JOIN, type IsrPolicy } from './isr-policy.ts';
 import { ControllerIsrUpdates } from './isr-updates.ts';
 import {
   type EpochAnswer,
@@ -69,6 +70,8 @@ export interface ReplicaManagerOptions {
   readonly logManager: LogManager;
   readonly controller: ControllerPort;
   readonly mirrorGate: MirrorGate;
+  /** {@link EVERYONE_MAY_JOIN} when absent. */
+  readonly isrPolicy?: IsrPolicy;
   /** The settings of a topic's logs, from topic overrides and broker defaults as they are now. */
   readonly topicConfig: (topic: string) => LogConfig;
   /** Read at each change; complete before the first delta. */
@@ -122,12 +125,17 @@ export class ReplicaManager implements MetadataPublisher {
     this.#runtime = runtime;
     this.#options = options;
     const { brokerId, controller } = options;
-    const brokerEpoch = (): number => this.#table.image.brokers.get(brokerId)?.epoch ?? -1;
-    this.#isrUpdates = new ControllerIsrUpdates(runtime, controller, brokerId, brokerEpoch);
+    const brokerEpoch = (id: number): number => this.#table.image.brokers.get(id)?.epoch ?? -1;
+    this.#isrUpdates = new ControllerIsrUpdates(runtime, controller, brokerId, () => {
+      return brokerEpoch(brokerId);
+    });
     this.#context = {
       brokerId,
       clock: runtime.clock,
+      random: runtime.random,
       gate: options.mirrorGate,
+      isrPolicy: options.isrPolicy ?? EVERYONE_MAY_JOIN,
+      brokerEpoch,
       isrUpdates: this.#isrUpdates,
       replicaLagTimeMaxMs: options.replicaLagTimeMaxMs ?? REPLICA_LAG_TIME_MAX_MS,
       activeBrokerEpoch: (id) => this.#activeBrokerEpoch(id),
@@ -153,6 +161,11 @@ export class ReplicaManager implements MetadataPublisher {
   /** Where fetch sessions find their partitions. */
   get fetchSource(): FetchSource {
     return this.#table;
+  }
+
+  /** The ISR policy has changed its mind: members it does not admit any more are taken out. */
+  reviewIsr(): void {
+    for (const partition of this.#table.all()) partition.reviewIsr();
   }
 
   /** Stops timers; what waits is answered by its own time-out. */

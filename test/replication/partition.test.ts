@@ -2,7 +2,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { errors } from '../../src/protocol/errors.ts';
-import { ALTER_PARTITION_RETRY_MS } from '../../src/replication/isr-updates.ts';
+import { REFUSED_BACKOFF } from '../../src/replication/in-sync-replicas.ts';
+import { ALTER_PARTITION_BACKOFF } from '../../src/replication/isr-updates.ts';
 import { settle } from './fakes.ts';
 import {
   batch,
@@ -302,16 +303,21 @@ test('a follower that caught up joins the ISR through the controller', async (t)
   assert.equal(partition.partitionEpoch, 1);
 });
 
-test('a refused ISR change leaves the ISR as it is, and is asked for again', async (t) => {
+test('G17 a refused ISR change is asked for again after a pause, not at each fetch', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a', 1, { ...TWO_REPLICAS, isr: [THIS_BROKER] });
   broker.alterationError = errors.INELIGIBLE_REPLICA.code;
-  await followerFetch(broker, 'a', 0);
-  await settle();
+  for (let i = 0; i < 5; i++) {
+    await followerFetch(broker, 'a', 0);
+    await settle();
+  }
+  assert.equal(broker.alterations.length, 1);
   assert.deepEqual(broker.partition('a').isr, [1]);
   broker.alterationError = 0;
+  await broker.clock.advance(2 * REFUSED_BACKOFF.initialMs);
   await followerFetch(broker, 'a', 0);
   await settle();
+  assert.equal(broker.alterations.length, 2);
   assert.deepEqual(broker.partition('a').isr, [1, 2]);
 });
 
@@ -333,7 +339,7 @@ test('an ISR change is sent again when the controller is lost', async (t) => {
   await settle();
   assert.deepEqual(broker.partition('a').isr, [1]);
   broker.controllerLost = false;
-  await broker.clock.advance(ALTER_PARTITION_RETRY_MS);
+  await broker.clock.advance(2 * ALTER_PARTITION_BACKOFF.initialMs);
   assert.equal(broker.alterations.length, 2);
   assert.deepEqual(broker.partition('a').isr, [1, 2]);
 });
