@@ -18,6 +18,7 @@ import {
 } from '../metadata/image.ts';
 import { INTERNAL_TOPIC_NAMES } from '../metadata/topic-names.ts';
 import { ApiKey } from '../protocol/api-keys.ts';
+import { addressText } from '../protocol/connection-pool.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import type {
   CreateMirrorRequest,
@@ -56,7 +57,7 @@ import type { MirrorCoordinator } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorQueries, type MirrorQueriesOptions } from './queries.ts';
 import { checkMirrorConfigs, checkMirrorName, parseMirrorSettings } from './settings.ts';
-import { addressText, SourceClient } from './source-client.ts';
+import { SourceClient } from './source-client.ts';
 import { parseRowKeyText } from './state-row.ts';
 import { writeStates } from './state-writes.ts';
 import { MirrorState, stateName } from './states.ts';

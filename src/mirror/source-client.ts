@@ -7,8 +7,9 @@
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
+import { addressText, ConnectionPool } from '../protocol/connection-pool.ts';
 import { errors } from '../protocol/errors.ts';
-import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
+import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import { ListOffsetsRequest, ListOffsetsResponse } from '../protocol/messages/02-list-offsets.ts';
 import { MetadataRequest, MetadataResponse } from '../protocol/messages/03-metadata.ts';
@@ -47,11 +48,6 @@ export function sourceFailure(error: ConnectionError): MirrorFailure {
   }
 }
 
-/** Text of an address. */
-export function addressText({ host, port }: HostPort): string {
-  return host.includes(':') ? `[${host}]:${port}` : `${host}:${port}`;
-}
-
 /** What a {@link SourceClient} needs to dial. */
 export interface SourceClientOptions {
   readonly clientId: string;
@@ -71,56 +67,23 @@ function byTopic<T extends { readonly topic: string }>(questions: readonly T[]):
 
 /** See the file header. */
 export class SourceClient {
-  readonly #runtime: Pick<Runtime, 'clock' | 'network'>;
-  readonly #options: SourceClientOptions;
-  readonly #connections = new Map<string, Promise<KafkaConnection>>();
-  #closed = false;
+  readonly #pool: ConnectionPool;
 
   constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: SourceClientOptions) {
-    this.#runtime = runtime;
-    this.#options = options;
+    this.#pool = new ConnectionPool(runtime, {
+      clientId: options.clientId,
+      connectTimeoutMs: options.settings.connectionSetupTimeoutMs,
+      requestTimeoutMs: options.settings.requestTimeoutMs,
+    });
   }
 
   close(): void {
-    this.#closed = true;
-    for (const connection of this.#connections.values()) {
-      // A connection that never came up has nothing to close.
-      void connection.then(
-        (established) => established.close(),
-        () => {},
-      );
-    }
-    this.#connections.clear();
+    this.#pool.close();
   }
 
   /** Whether an address has a connection, or one being made. */
   knows(address: HostPort): boolean {
-    return this.#connections.has(addressText(address));
-  }
-
-  async #connection(address: HostPort): Promise<KafkaConnection> {
-    if (this.#closed) throw new MirrorFailure('SOURCE_UNREACHABLE', 'the mirror is closed');
-    const key = addressText(address);
-    let connection = this.#connections.get(key);
-    if (connection === undefined) {
-      const made = KafkaConnection.connect(this.#runtime, {
-        ...address,
-        clientId: this.#options.clientId,
-        connectTimeoutMs: this.#options.settings.connectionSetupTimeoutMs,
-        requestTimeoutMs: this.#options.settings.requestTimeoutMs,
-        onClosed: () => this.#forget(key, made),
-      });
-      connection = made;
-      this.#connections.set(key, made);
-      made.catch(() => this.#forget(key, made));
-    }
-    const established = await connection;
-    if (this.#closed) established.close();
-    return established;
-  }
-
-  #forget(key: string, connection: Promise<KafkaConnection>): void {
-    if (this.#connections.get(key) === connection) this.#connections.delete(key);
+    return this.#pool.knows(address);
   }
 
   /** Sends one request; rejects with a {@link MirrorFailure}. */
@@ -131,8 +94,17 @@ export class SourceClient {
     value: EncodableOf<Q>,
   ): Promise<MessageOf<R>> {
     try {
-      const connection = await this.#connection(address);
+      const connection = await this.#pool.get(address);
       return await connection.send(request, response, value);
+    } catch (error) {
+      throw error instanceof ConnectionError ? sourceFailure(error) : error;
+    }
+  }
+
+  /** The highest version of an API that the broker and we speak; undefined: none. */
+  async version(address: HostPort, request: Message): Promise<number | undefined> {
+    try {
+      return (await this.#pool.get(address)).version(request);
     } catch (error) {
       throw error instanceof ConnectionError ? sourceFailure(error) : error;
     }
@@ -140,11 +112,7 @@ export class SourceClient {
 
   /** Whether the broker serves an API in a version that we speak. */
   async serves(address: HostPort, request: Message): Promise<boolean> {
-    try {
-      return (await this.#connection(address)).version(request) !== undefined;
-    } catch (error) {
-      throw error instanceof ConnectionError ? sourceFailure(error) : error;
-    }
+    return (await this.version(address, request)) !== undefined;
   }
 
   /** Brokers, cluster id and the named topics (null: all). */

@@ -12,6 +12,7 @@
 import type { Logger } from '../base/logger.ts';
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';
+import { addressText } from '../protocol/connection-pool.ts';
 import { errors } from '../protocol/errors.ts';
 import type { MetadataResponse } from '../protocol/messages/03-metadata.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
@@ -20,7 +21,7 @@ import type { FetchedPartition, FetchTarget } from '../replication/leader-endpoi
 import { causeOf, failureOf, isRetryable, type MirrorCause, MirrorFailure } from './causes.ts';
 import type { PartitionFetch } from './partition-fetch.ts';
 import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
-import { addressText, SourceClient } from './source-client.ts';
+import { SourceClient } from './source-client.ts';
 import { SourceEndpoint } from './source-endpoint.ts';
 import { ownerPartition } from './state-row.ts';
 
@@ -122,6 +123,11 @@ export class SourceCluster {
   /** Empty until the first connection succeeded (O4). */
   get clusterId(): string {
     return this.#identified ? this.#clusterId : '';
+  }
+
+  /** The brokers of the source as of the last metadata, by id. */
+  get brokers(): ReadonlyMap<number, HostPort> {
+    return this.#brokers;
   }
 
   /** Fetcher loops that are open now. */

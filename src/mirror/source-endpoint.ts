@@ -8,6 +8,7 @@
  */
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
+import { addressText } from '../protocol/connection-pool.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
@@ -26,7 +27,7 @@ import type {
 } from '../replication/leader-endpoint.ts';
 import { failureOf } from './causes.ts';
 import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
-import { addressText, type SourceClient, sourceFailure } from './source-client.ts';
+import { type SourceClient, sourceFailure } from './source-client.ts';
 
 /** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
 export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;

@@ -91,6 +91,7 @@ export class KafkaConnection {
   readonly #reader: FrameReader;
   readonly #inFlight = new Map<number, InFlight>();
   #apis: ReadonlyMap<number, ApiRange> = new Map();
+  #features: ReadonlyMap<string, number> = new Map();
   #nextCorrelationId = 0;
   #ended: ConnectionError | undefined;
   #roundTripMs = Number.POSITIVE_INFINITY;
@@ -144,6 +145,11 @@ export class KafkaConnection {
   /** The shortest time that any answer took, in ms: an upper bound of the network's round trip. */
   get roundTripMs(): number {
     return this.#roundTripMs;
+  }
+
+  /** The cluster's finalised level of a feature when this connection was made; 0: none. */
+  featureLevel(name: string): number {
+    return this.#features.get(name) ?? 0;
   }
 
   /** The highest version of an API that both sides know; undefined when there is none. */
@@ -315,6 +321,9 @@ export class KafkaConnection {
       const response = await this.#askVersions(version);
       if (response.errorCode === errors.NONE.code) {
         this.#apis = new Map(response.apiKeys.map((api) => [api.apiKey, api]));
+        this.#features = new Map(
+          response.finalizedFeatures.map(({ name, maxVersionLevel }) => [name, maxVersionLevel]),
+        );
         return;
       }
       const own = response.apiKeys.find((api) => api.apiKey === ApiVersionsRequest.apiKey);
