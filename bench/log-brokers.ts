@@ -59,7 +59,7 @@ export async function apacheBroker(): Promise<BenchBroker> {
     get pids() {
       return cluster.pids;
     },
-    start: () => cluster.start(),
+    start: () => cluster.start(REQUEST_BOUND_MS),
     stop: () => cluster.stop(STOP_BOUND_MS),
     kill9: async () => {
       await Promise.all(cluster.nodes.map((node) => node.kill9()));

@@ -245,15 +245,15 @@ export class KafkaCluster {
   }
 
   /** Launches the nodes that are not running and waits until all brokers serve. */
-  async start(): Promise<void> {
+  async start(boundMs = START_BOUND_MS): Promise<void> {
     const down = this.nodes.filter((node) => !node.isRunning);
     await Promise.all(down.map((node) => node.launch()));
-    await this.awaitReady();
+    await this.awaitReady(boundMs);
   }
 
   /** Waits until every running broker answers Metadata with all running brokers in it. */
-  async awaitReady(): Promise<void> {
-    const deadline = Date.now() + START_BOUND_MS;
+  async awaitReady(boundMs = START_BOUND_MS): Promise<void> {
+    const deadline = Date.now() + boundMs;
     for (const node of this.brokers) await this.#awaitBroker(node, deadline);
   }
 
