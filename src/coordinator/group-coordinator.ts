@@ -40,8 +40,9 @@ import type {
 import { groupErrorOf, MAX_INSTANCE_ID_LENGTH } from './classic-membership.ts';
 import { joinAnswer, syncError } from './classic-rebalance.ts';
 import type { GroupConfig, GroupRequestContext, TopicResolver } from './group-config.ts';
-import { deadGroup, GroupShard } from './group-shard.ts';
+import { deadGroup, GroupShard, MAX_LOWERED_PER_WRITE } from './group-shard.ts';
 import { fetchGroupOffsets } from './offset-fetch.ts';
+import type { LoweredGroupOffset, LoweredPartition } from './offset-operations.ts';
 import { type CoordinatorLog, CoordinatorRuntime, isCoordinatorError } from './runtime.ts';
 
 /** The internal topic of groups and their offsets. */
@@ -386,6 +387,32 @@ export class GroupCoordinator {
       };
     });
     return { errorCode: errors.NONE.code, throttleTimeMs: 0, topics: response };
+  }
+
+  /**
+   * Lowers to `offset` what any group committed above it for a partition (B1); answers once it is
+   * committed. An error when a partition of `__consumer_offsets` is not coordinated here by now:
+   * then only what is named is lowered.
+   */
+  async lowerOffsets(
+    partition: LoweredPartition,
+    offset: number,
+  ): Promise<{ errorCode: ErrorCode; lowered: LoweredGroupOffset[] }> {
+    const lowered: LoweredGroupOffset[] = [];
+    const { topics, partitionCount } = this.#options;
+    for (let shardOf = 0; shardOf < partitionCount(); shardOf++) {
+      if (!topics.exists(GROUP_METADATA_TOPIC, shardOf)) continue;
+      let more = true;
+      while (more) {
+        const answer = await this.#runtime.write(shardOf, (shard) =>
+          shard.decideLowerOffsets(partition, offset),
+        );
+        if (isCoordinatorError(answer)) return { errorCode: groupErrorOf(answer.error), lowered };
+        lowered.push(...answer);
+        more = answer.length === MAX_LOWERED_PER_WRITE;
+      }
+    }
+    return { errorCode: errors.NONE.code, lowered };
   }
 
   /** Removes the offsets of deleted topics from all groups coordinated here. */

@@ -44,12 +44,17 @@ import {
   decideDeleteAllOffsets,
   decideDeleteTopics,
   decideExpireOffsets,
+  decideLowerOffsets,
+  type LoweredGroupOffset,
+  type LoweredPartition,
 } from './offset-operations.ts';
 import { type GroupOffsets, OffsetStore } from './offset-store.ts';
 import type { CoordinatorRecord, CoordinatorShard, Decision, ShardContext } from './runtime.ts';
 
 /** Tombstones written in one batch by expiry and topic deletion; the rest follows. */
 export const MAX_TOMBSTONES_PER_WRITE = 5_000;
+/** Offsets lowered in one batch, each with up to offset.metadata.max.bytes; the rest follows. */
+export const MAX_LOWERED_PER_WRITE = 100;
 /** Pause before what {@link MAX_TOMBSTONES_PER_WRITE} left over is expired. */
 const EXPIRY_CONTINUE_MS = 100;
 
@@ -283,6 +288,20 @@ export class GroupShard implements CoordinatorShard {
   decideDeleteTopics(topics: ReadonlySet<string>): Decision<boolean> {
     const records = decideDeleteTopics(this.#offsets, topics, MAX_TOMBSTONES_PER_WRITE);
     return { records, response: records.length === MAX_TOMBSTONES_PER_WRITE };
+  }
+
+  /** With members or without: what they hold is above the log end. */
+  decideLowerOffsets(
+    partition: LoweredPartition,
+    offset: number,
+  ): Decision<readonly LoweredGroupOffset[]> {
+    const { records, lowered } = decideLowerOffsets(
+      this.#offsets,
+      partition,
+      offset,
+      MAX_LOWERED_PER_WRITE,
+    );
+    return { records, response: lowered };
   }
 
   #maybeScheduleExpiry(): void {

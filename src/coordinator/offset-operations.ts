@@ -133,6 +133,41 @@ export function decideDeleteTopics(
   return records;
 }
 
+/** One partition, by name and the id that its topic has now. */
+export interface LoweredPartition {
+  readonly topic: string;
+  readonly topicId: CommittedOffset['topicId'];
+  readonly partition: number;
+}
+
+/** A group's offset that was above a limit, and is that limit now. */
+export interface LoweredGroupOffset {
+  readonly groupId: string;
+  readonly from: number;
+}
+
+/** Up to `limit` offsets of a partition above `offset`, in whatever group, become `offset` (B1). */
+export function decideLowerOffsets(
+  offsets: OffsetStore,
+  { topic, topicId, partition }: LoweredPartition,
+  offset: number,
+  limit: number,
+): { records: CoordinatorRecord[]; lowered: LoweredGroupOffset[] } {
+  const records: CoordinatorRecord[] = [];
+  const lowered: LoweredGroupOffset[] = [];
+  for (const groupId of offsets.groupIds()) {
+    const committed = offsets.get(groupId, topic, partition);
+    if (committed === undefined || committed.offset <= offset) continue;
+    if (isOfOtherTopic(committed, topicId)) continue;
+    if (lowered.length === limit) break;
+    // The epoch was that of a record which is not there any more.
+    const value = { ...committed, offset, leaderEpoch: -1 };
+    records.push(offsetRecord(groupId, topic, partition, value));
+    lowered.push({ groupId, from: committed.offset });
+  }
+  return { records, lowered };
+}
+
 /** When the retention of an offset began; undefined while it does not run at all. */
 function retentionStartMs(group: ClassicGroup, offset: CommittedOffset): number | undefined {
   if (group.protocolType === null) return offset.commitTimestampMs;

@@ -96,6 +96,11 @@ export class MirrorManager implements MetadataPublisher, LeadershipListener {
     return this.#drivers.get(keyOf(topicId, partition));
   }
 
+  /** Those of one mirror. */
+  driversOf(mirror: string): PartitionDriver[] {
+    return [...this.#drivers.values()].filter(({ key }) => key.mirror === mirror);
+  }
+
   /** A mirror's settings and source; undefined when there is no such mirror. */
   mirror(name: string): OpenMirror | undefined {
     if (this.#closed) return undefined;

@@ -226,6 +226,10 @@ export interface MirrorSettings {
   readonly retryBackoffMs: number;
   readonly lostAndFoundEnable: boolean;
   readonly divergencePolicy: 'truncate' | 'fail';
+  /** Regular expressions of whole group names (Y6). */
+  readonly groupsInclude: readonly string[];
+  readonly groupsExclude: readonly string[];
+  readonly groupOffsetSyncIntervalMs: number;
   /** Empty: not known yet (rule O4). */
   readonly sourceClusterId: string;
 }
@@ -247,6 +251,9 @@ export function parseMirrorSettings(configs: ReadonlyMap<string, string>): Mirro
     retryBackoffMs: number('retry.backoff.ms'),
     lostAndFoundEnable: text('mirror.lost.and.found.enable').trim() === 'true',
     divergencePolicy: text('mirror.source.divergence.policy') === 'fail' ? 'fail' : 'truncate',
+    groupsInclude: elements(text('mirror.groups.include')),
+    groupsExclude: elements(text('mirror.groups.exclude')),
+    groupOffsetSyncIntervalMs: number('mirror.group.offset.sync.interval.ms'),
     sourceClusterId: configs.get(SOURCE_CLUSTER_ID_CONFIG) ?? '',
   };
 }

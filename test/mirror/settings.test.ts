@@ -89,6 +89,9 @@ test('settings that are not given have their defaults', () => {
     retryBackoffMs: 100,
     lostAndFoundEnable: true,
     divergencePolicy: 'truncate',
+    groupsInclude: ['.*'],
+    groupsExclude: [],
+    groupOffsetSyncIntervalMs: 1000,
     sourceClusterId: '',
   });
 });

@@ -1,0 +1,48 @@
+/**
+ * Lowers group offsets to where a mirrored log was cut (rules B1, G32).
+ *
+ * The partition drivers call it after a cut: before an episode mirrors on, as other records will
+ * stand at those offsets, which such a group would never read; and after a stop, as nothing stands
+ * there. Every group is reported with what it had. Repeatable: what is low enough stays.
+ */
+import type { Runtime } from '../../io/runtime.ts';
+import { errorName, errors } from '../../protocol/errors.ts';
+import { partitionKey } from '../../storage/topic-partition.ts';
+import { isTransient } from './plan.ts';
+import type { GroupOffsetSink, PartitionHere } from './ports.ts';
+
+/** How often groups that are not at hand (their coordinator loads) are asked for. */
+export const LOWER_ATTEMPTS = 40;
+/** Pause between two attempts, in ms. */
+export const LOWER_RETRY_MS = 250;
+
+/** Lowers what is above an offset; answers why that failed, as a sentence (logged already). */
+export type GroupOffsetLowering = (
+  partition: PartitionHere,
+  offset: number,
+) => Promise<string | undefined>;
+
+/** Makes a {@link GroupOffsetLowering} of the groups behind a sink. */
+export function groupOffsetLowering(
+  runtime: Pick<Runtime, 'clock' | 'logger'>,
+  sink: Pick<GroupOffsetSink, 'lower'>,
+): GroupOffsetLowering {
+  return async ({ topic, topicId, partition }, offset) => {
+    for (let attempt = 1; ; attempt++) {
+      const { errorCode, lowered } = await sink.lower({ topic, topicId, partition }, offset);
+      for (const { groupId, from, left } of lowered) {
+        const fields = { group: groupId, topic, partition, from, to: offset };
+        if (left === undefined) runtime.logger.warn('group offset lowered', fields);
+        else runtime.logger.warn('group offset is too high', { ...fields, left });
+      }
+      if (errorCode === errors.NONE.code) return undefined;
+      if (!isTransient(errorCode) || attempt === LOWER_ATTEMPTS) {
+        const where = partitionKey(topic, partition);
+        const text = `group offsets of ${where} above ${offset}: ${errorName(errorCode)}`;
+        runtime.logger.warn('group offsets not lowered', { topic, partition, problem: text });
+        return text;
+      }
+      await new Promise<void>((resolve) => runtime.clock.setTimer(LOWER_RETRY_MS, resolve));
+    }
+  };
+}
