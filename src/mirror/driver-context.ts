@@ -1,17 +1,49 @@
 /**
  * What partition drivers are given and what they show: the types between a driver and its owners.
  *
- * The mirror manager makes one context for all drivers; `queries.ts` reads statuses.
+ * The mirror manager makes one context for all drivers; `queries.ts` reads statuses. The role is
+ * what differs between a broker of our own cluster and a guest of an Apache Kafka cluster.
  */
+import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MirrorStateStore } from './mirror-coordinator.ts';
 import type { PartitionFetch } from './partition-fetch.ts';
 import type { MirrorPartitionStates } from './partition-states.ts';
+import { embeddedMapping, type ProducerIdMapping } from './producer-id-mapping.ts';
 import type { MirrorBrokerSettings, MirrorSettings } from './settings.ts';
 import type { SourceCluster } from './source-cluster.ts';
 import type { MirrorStateRow } from './state-row.ts';
 import type { MirrorStateName } from './states.ts';
+
+/** What the kind of cluster that this broker belongs to decides. */
+export interface MirrorRole {
+  /** Of a mirror's source: P1, or G20. */
+  producerIds(mirror: string): ProducerIdMapping;
+  /** `same`: a topic has its source's id (O3). `own`: one of its own, the source's is noted (G12). */
+  readonly topicIdentity: 'same' | 'own';
+  /** With `own`: the id at the source with which the topic was added; undefined when not known. */
+  sourceTopicIdOf(topic: string): Uuid | undefined;
+  /** A stop ends settled, and STOPPED is written by whoever hands the partition over (G24). */
+  readonly handover: boolean;
+  /**
+   * What the rows of a source without LastMirroredOffsets, if it has rows, say was mirrored there
+   * from this cluster (G22). Rejects with a MirrorFailure while they are not known.
+   */
+  peerLastMirroredOffset?(
+    mirror: string,
+    topic: string,
+    partition: number,
+  ): Promise<number | 'none'>;
+}
+
+/** The role of a broker of our own cluster. */
+export const EMBEDDED_ROLE: MirrorRole = {
+  producerIds: () => embeddedMapping,
+  topicIdentity: 'same',
+  sourceTopicIdOf: () => undefined,
+  handover: false,
+};
 
 /** What drivers share. */
 export interface DriverContext {
@@ -22,6 +54,7 @@ export interface DriverContext {
   readonly states: MirrorPartitionStates;
   readonly controller: Pick<ControllerPort, 'electSameLeader'>;
   readonly limits: MirrorBrokerSettings;
+  readonly role: MirrorRole;
   /** Undefined: the mirror has no settings (yet). */
   mirror(
     name: string,

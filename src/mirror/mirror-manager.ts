@@ -15,7 +15,7 @@ import type { MetadataPublisher } from '../metadata/metadata-loader.ts';
 import type { Partition } from '../replication/partition.ts';
 import type { LeadershipListener } from '../replication/replica-manager.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
-import type { DriverContext } from './driver-context.ts';
+import { type DriverContext, EMBEDDED_ROLE, type MirrorRole } from './driver-context.ts';
 import type { MirrorCoordinator } from './mirror-coordinator.ts';
 import { PartitionDriver } from './partition-driver.ts';
 import type { MirrorPartitionStates } from './partition-states.ts';
@@ -38,6 +38,8 @@ export interface MirrorManagerOptions {
   readonly coordinator: MirrorCoordinator;
   readonly controller: Pick<ControllerPort, 'electSameLeader'>;
   readonly limits: MirrorBrokerSettings;
+  /** {@link EMBEDDED_ROLE} when absent. */
+  readonly role?: MirrorRole;
 }
 
 function keyOf(topicId: Uuid, partition: number): string {
@@ -68,6 +70,7 @@ export class MirrorManager implements MetadataPublisher, LeadershipListener {
       states: options.states,
       controller: options.controller,
       limits: options.limits,
+      role: options.role ?? EMBEDDED_ROLE,
       mirror: (name) => this.mirror(name),
       onIllegal: (message) => {
         this.#illegalEvents++;

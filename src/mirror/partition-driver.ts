@@ -2,7 +2,7 @@
  * Drives one mirrored partition through its states while this broker leads it.
  *
  * Made by the mirror manager per leadership (leader epoch) and membership; performs what `step`
- * decides. Invariants:
+ * decides. What happens while the partition mirrors is `mirroring-stay.ts`. Invariants:
  * - Events go through one queue: a transition is decided, written, durable, and only then performed
  *   and shown to the gate (S2, S4).
  * - What acts in a state is void once the state or the leadership has moved on (`#action`).
@@ -18,21 +18,18 @@ import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import type { Partition } from '../replication/partition.ts';
 import { failureOf, type MirrorCause, MirrorFailure } from './causes.ts';
 import type { DriverContext, DriverStatus } from './driver-context.ts';
-import { type FetchEvents, PartitionFetch } from './partition-fetch.ts';
+import { MirroringStay, type StayOwner } from './mirroring-stay.ts';
 import {
+  checkAddedTopicId,
   checkSourceCluster,
   checkTopicId,
   compareBelow,
   epochsBelow,
-  findDivergence,
-  heldEpochs,
-  type SourceRange,
-  sourceRange,
   truncationOffset,
 } from './prepare.ts';
 import { RowAccess } from './row-access.ts';
 import type { MirrorSettings } from './settings.ts';
-import type { SourceCluster, SourceLeader } from './source-cluster.ts';
+import type { SourceCluster, SourceTopic } from './source-cluster.ts';
 import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
 import { type MirrorEffect, type MirrorEvent, stateName, step } from './states.ts';
 import {
@@ -43,6 +40,7 @@ import {
   lowerRows,
   Superseded,
   startNewEpoch,
+  whenLiveReplicasFollowed,
   whenReplicasFollowed,
 } from './truncation.ts';
 
@@ -50,8 +48,6 @@ import {
 export const FAILED_BACKOFF: BackoffPolicy = { initialMs: 1_000, maxMs: 300_000 };
 /** Pause after an event that ended in an error nobody expected. */
 const UNEXPECTED_RETRY_MS = 30_000;
-/** Pause before a question about the source's range is asked again. */
-const RANGE_RETRY_MS = 1_000;
 /** Events that may wait; there are never more than a few, as each action posts one. */
 export const MAX_QUEUED_EVENTS = 100;
 
@@ -77,8 +73,7 @@ export class PartitionDriver {
   #action = 0;
   /** An election that a cut of this leadership still needs (T5). */
   readonly #debt: EpochDebt = { owed: false };
-  #fetch: PartitionFetch | undefined;
-  #fetchSource: SourceCluster | undefined;
+  #stay: MirroringStay | undefined;
   #retryTimer: Timer | undefined;
   #nextRetryMs = -1;
 
@@ -113,7 +108,7 @@ export class PartitionDriver {
 
   /** The mirror's source was made anew (A6): what hangs on the old one starts again. */
   sourceReplaced(): void {
-    if (this.#closed || this.#fetch === undefined) return;
+    if (this.#closed || this.#stay === undefined) return;
     this.#haltFetch();
     if (this.#row !== undefined && stateName(this.#row.state) === 'MIRRORING') this.#startFetch();
   }
@@ -121,7 +116,7 @@ export class PartitionDriver {
   status(): DriverStatus {
     // While the row is out of reach nothing is known of it (S2).
     const row = this.#loaded ? this.#row : undefined;
-    const trouble = this.#rows.trouble ?? this.#fetch?.trouble;
+    const trouble = this.#rows.trouble ?? this.#stay?.trouble;
     const state = row === undefined ? 'UNKNOWN' : stateName(row.state);
     return {
       state,
@@ -130,7 +125,7 @@ export class PartitionDriver {
       message: trouble?.message ?? row?.message ?? '',
       sinceMs: trouble?.sinceMs ?? row?.sinceMs ?? -1,
       nextRetryMs: trouble?.nextRetryMs ?? this.#nextRetryMs,
-      progress: this.#fetch?.progress(),
+      progress: this.#stay?.progress(),
     };
   }
 
@@ -314,9 +309,8 @@ export class PartitionDriver {
     this.#retryTimer?.cancel();
     this.#retryTimer = undefined;
     this.#nextRetryMs = -1;
-    if (this.#fetch !== undefined) this.#fetchSource?.unregister(this.#fetch);
-    this.#fetch = undefined;
-    this.#fetchSource = undefined;
+    this.#stay?.close();
+    this.#stay = undefined;
   }
 
   /** Runs what a state does on entry; its failure is an event. */
@@ -353,16 +347,10 @@ export class PartitionDriver {
     const { source } = this.#mirror();
     const { partition } = this;
     const topic = await source.topic(partition.topic);
-    checkTopicId(topic, partition.topicId);
+    this.#checkTopicId(topic);
     checkSourceCluster(this.#row?.sourceClusterId ?? '', source.clusterId);
-    const { mirror, topicId } = this.key;
-    const offset = await truncationOffset(source, this.#context.store, {
-      mirror,
-      topic,
-      topicId,
-      partition: this.key.partition,
-      clusterId: this.#context.clusterId,
-    });
+    const { clusterId, role, store } = this.#context;
+    const offset = await truncationOffset(source, store, { ...this.key, topic, clusterId, role });
     if (!isCurrent()) return;
     if (offset === 0 && partition.log.logEndOffset > 0) {
       throw new MirrorFailure(
@@ -385,12 +373,19 @@ export class PartitionDriver {
     await this.#post({ type: 'prepared' });
   }
 
-  get #epochs(): readonly SourceEpoch[] {
-    return this.#row?.sourceEpochs ?? [];
+  /** O3, or G12. */
+  #checkTopicId(topic: SourceTopic): void {
+    const { role } = this.#context;
+    if (role.topicIdentity === 'same') {
+      checkTopicId(topic, this.partition.topicId);
+      return;
+    }
+    const added = role.sourceTopicIdOf(topic.name) ?? this.#row?.sourceTopicId;
+    checkAddedTopicId(topic, added ?? ZERO_UUID);
   }
 
-  #heldEpochs(): SourceEpoch[] {
-    return heldEpochs(this.partition.log, this.#epochs);
+  get #epochs(): readonly SourceEpoch[] {
+    return this.#row?.sourceEpochs ?? [];
   }
 
   /** T3–T5; returns when there was nothing to cut. */
@@ -403,17 +398,20 @@ export class PartitionDriver {
     await cutTo(context, this.partition, offset);
   }
 
-  /** D1, D2. */
+  /** D1, D2; G24 up to where the partition can be handed over. */
   async #stop(isCurrent: () => boolean): Promise<void> {
+    const { handover } = this.#context.role;
+    const type = handover ? 'settled' : 'stopped';
     if (!this.#row?.reachedMirroring) {
-      await this.#post({ type: 'stopped', lastMirroredOffset: undefined });
+      await this.#post({ type, lastMirroredOffset: undefined });
       return;
     }
     const context = this.#cutContext(isCurrent);
     await cutToLastStable(context, this.partition);
     await whenReplicasFollowed(context, this.partition);
+    if (handover) await whenLiveReplicasFollowed(context, this.partition);
     const lastMirroredOffset = this.partition.log.logEndOffset;
-    await this.#post({ type: 'stopped', lastMirroredOffset });
+    await this.#post({ type, lastMirroredOffset });
   }
 
   /** S5: before the state changes, the source is asked whether it answers. */
@@ -443,7 +441,7 @@ export class PartitionDriver {
   // --- mirroring --------------------------------------------------------------------------------
 
   #startFetch(): void {
-    if (this.#fetch !== undefined) return;
+    if (this.#stay !== undefined) return;
     if (this.#debt.owed) {
       this.#act((isCurrent) => startNewEpoch(this.#cutContext(isCurrent), this.partition));
       return;
@@ -453,136 +451,36 @@ export class PartitionDriver {
       this.#fail('DESTINATION_BUSY', `mirror ${this.key.mirror} has no settings`, false);
       return;
     }
-    const fetch: PartitionFetch = new PartitionFetch(this.#context.runtime.clock, this.partition, {
-      sourceTopicId: this.#row?.sourceTopicId ?? ZERO_UUID,
-      maxBytes: this.#context.limits.fetchMaxBytes,
-      knownEpoch: this.#heldEpochs().at(-1)?.epoch ?? -1,
-      events: this.#fetchEvents(() => fetch),
-    });
-    this.#fetch = fetch;
-    this.#fetchSource = mirror.source;
-    mirror.source.register(fetch, {
-      verify: (leader) => this.#verify(fetch, leader),
-      recreated: (id) => this.#recreated(`the topic has id ${id} at the source now`),
-    });
+    this.#stay = new MirroringStay(this.#context, this.#stayOwner(), mirror);
+    this.#stay.start();
   }
 
-  /** Events of a fetch that is not ours any more are void. */
-  #fetchEvents(fetch: () => PartitionFetch): FetchEvents {
-    const guarded = (act: () => void): void => {
-      if (!this.#closed && this.#fetch === fetch()) act();
-    };
+  #stayOwner(): StayOwner {
     return {
-      learn: (epochs) => guarded(() => void this.#learn(fetch(), epochs)),
-      fail: (cause, message) => guarded(() => this.#fail(cause, message, fetch().progressed)),
-      outOfRange: () => guarded(() => this.#act((current) => this.#judgeRange(current))),
-      recreated: (reason) => guarded(() => this.#recreated(reason)),
-      startInside: (base) => guarded(() => this.#startInside(base)),
-      lost: () => guarded(() => this.#haltFetch()),
+      partition: this.partition,
+      leaderEpoch: this.leaderEpoch,
+      key: this.key,
+      row: () => this.#row,
+      post: (event) => this.#post(event),
+      fail: (cause, message, progressed) => this.#fail(cause, message, progressed),
+      act: (action) => this.#act(action),
+      lost: () => this.#haltFetch(),
+      cutBack: (commonOffset) => this.#cutBack(commonOffset),
+      recreated: (reason) => this.#recreated(reason),
     };
   }
 
-  async #learn(fetch: PartitionFetch, epochs: readonly SourceEpoch[]): Promise<void> {
-    const from = epochs[0]?.startOffset ?? 0;
-    const older = this.#heldEpochs().filter(({ startOffset }) => startOffset < from);
-    const durable = await this.#post({ type: 'learn', sourceEpochs: [...older, ...epochs] });
-    if (!durable || this.#fetch !== fetch) return;
-    fetch.learned(epochs.at(-1)?.epoch ?? -1);
-    this.#fetchSource?.resume(fetch);
-  }
-
-  /** F9: the source does not have our log end. */
-  async #judgeRange(isCurrent: () => boolean): Promise<void> {
-    const [fetch, source] = [this.#fetch, this.#fetchSource];
-    if (fetch === undefined || source === undefined) return;
-    const { partition } = this;
-    const resumeLater = (): void => {
-      this.#context.runtime.clock.setTimer(RANGE_RETRY_MS, () => {
-        if (this.#fetch === fetch) source.resume(fetch);
-      });
-    };
-    try {
-      // The identity first: another topic of that name has its own offsets (F12).
-      const topic = await source.topic(partition.topic);
-      if (topic.id !== fetch.sourceTopicId) return;
-      const range = await sourceRange(source, partition);
-      if (!isCurrent()) return;
-      const end = partition.log.logEndOffset;
-      if (end < range.earliest) await this.#skipGap(fetch, range);
-      else if (end > range.latest) {
-        const leader = await source.leader(partition.topic, this.key.partition);
-        if (isCurrent() && (await this.#verify(fetch, leader))) resumeLater();
-      } else resumeLater();
-    } catch (error) {
-      const { mirrorCause, message } = failureOf(error, this.#context.runtime.logger);
-      const failed = fetch.troubled(mirrorCause, message, RANGE_RETRY_MS);
-      if (!failed) resumeLater();
-    }
-  }
-
-  /** F9: the source has deleted what lies between. Its epochs from there on are recorded first. */
-  async #skipGap(fetch: PartitionFetch, { earliest, earliestEpoch }: SourceRange): Promise<void> {
-    const { topicPartition, log } = this.partition;
-    const fields = { firstOffset: log.logEndOffset, lastOffset: earliest - 1 };
-    const { logger } = this.#context.runtime;
-    logger.warn('mirror gap: deleted at the source', { ...topicPartition, ...fields });
-    const sourceEpochs = earliestEpoch < 0 ? [] : [{ epoch: earliestEpoch, startOffset: earliest }];
-    if (!(await this.#post({ type: 'learn', sourceEpochs })) || this.#fetch !== fetch) return;
-    this.partition.followLogStart(earliest, this.leaderEpoch);
-    fetch.learned(earliestEpoch);
-    this.#fetchSource?.resume(fetch);
-  }
-
-  #startInside(baseOffset: number): void {
-    const { log } = this.partition;
-    this.partition.restartForMirror(baseOffset, log.logStartOffset, this.leaderEpoch);
-    const [fetch, source] = [this.#fetch, this.#fetchSource];
-    this.#context.runtime.clock.defer(() => {
-      if (fetch !== undefined && this.#fetch === fetch) source?.resume(fetch);
-    });
-  }
-
-  /** F10; true: fetch on. */
-  async #verify(fetch: PartitionFetch, leader: SourceLeader): Promise<boolean> {
-    const source = this.#fetchSource;
-    if (source === undefined) return false;
-    const held = this.#heldEpochs();
-    const newest = held.at(-1)?.epoch ?? -1;
-    const found = await findDivergence(source, leader, this.partition, held);
-    if (this.#closed || this.#fetch !== fetch) return false;
-    // Metadata may be late; by now the leader itself has answered under that epoch (F12).
-    if (
-      fetch.sourceTopicId === ZERO_UUID &&
-      0 <= leader.leaderEpoch &&
-      leader.leaderEpoch < newest
-    ) {
-      const epochs = `from ${newest} to ${leader.leaderEpoch}`;
-      this.#recreated(`its leader epoch at the source went back ${epochs}`);
-      return false;
-    }
-    if (found.kind === 'same') {
-      // Recorded, but lost at the source before a batch of it came: it is not held against others.
-      fetch.learned(this.#heldEpochs().at(-1)?.epoch ?? -1);
-      return true;
-    }
-    const { logEndOffset, logStartOffset } = this.partition.log;
-    const policy = this.#context.mirror(this.key.mirror)?.settings.divergencePolicy ?? 'fail';
-    const common = found.kind === 'diverged' ? found.commonOffset : -1;
-    const isEmpty = logEndOffset === logStartOffset;
-    if (policy === 'fail' || common < 0 || (common <= logStartOffset && !isEmpty)) {
-      const where = common < 0 ? 'no epoch in common' : `common up to ${common}`;
-      const message = `the source lost records: local log end ${logEndOffset}, ${where}`;
-      this.#fail('SOURCE_DIVERGED', message, fetch.progressed);
-      return false;
-    }
+  /** F10, policy `truncate`. */
+  #cutBack(commonOffset: number): void {
     this.#haltFetch();
     this.#act(async (isCurrent) => {
-      const sourceEpochs = epochsBelow(this.#epochs, common);
-      if (await this.#post({ type: 'learn', sourceEpochs })) await this.#cut(isCurrent, common);
+      const sourceEpochs = epochsBelow(this.#epochs, commonOffset);
+      if (await this.#post({ type: 'learn', sourceEpochs })) {
+        await this.#cut(isCurrent, commonOffset);
+      }
       // Nothing had to be dropped after all: no new leadership comes to fetch on.
       if (isCurrent()) this.#startFetch();
     });
-    return false;
   }
 
   /** F12, as Y5: the data stays, the partition stops and becomes writable. */

@@ -5,7 +5,7 @@
  * fetcher loop, synchronously, inside the response. Invariants:
  * - The fetch offset is always the local log end (F1).
  * - Nothing of an answer is written unless all its batches verify (F5); what is written is one
- *   append, batches unchanged but for leader epoch and producer id (F6, P1).
+ *   append, batches unchanged but for leader epoch and producer id (F6, P1, G20).
  * - A batch of a source epoch that is not recorded durably is not appended: the driver records it
  *   and fetches again (F10).
  * - The source's high watermark is used for lag only (F7).
@@ -17,6 +17,7 @@ import type { SinkAction } from '../replication/fetcher.ts';
 import type { FetchedPartition, FetchTarget } from '../replication/leader-endpoint.ts';
 import type { Partition } from '../replication/partition.ts';
 import type { MirrorCause } from './causes.ts';
+import type { ProducerIdMapping } from './producer-id-mapping.ts';
 import { type BatchProblem, type BatchScan, rewriteBatches, scanBatches } from './rewrite.ts';
 import type { SourceEpoch } from './state-row.ts';
 
@@ -79,6 +80,7 @@ export interface PartitionFetchOptions {
   readonly maxBytes: number;
   /** Newest source epoch in the durable row, −1 for none. */
   readonly knownEpoch: number;
+  readonly producerIds: ProducerIdMapping;
   readonly events: FetchEvents;
 }
 
@@ -107,6 +109,7 @@ export class PartitionFetch {
   readonly #clock: Clock;
   readonly #maxBytes: number;
   readonly #events: FetchEvents;
+  readonly #producerIds: ProducerIdMapping;
   readonly #leaderEpoch: number;
   #knownEpoch: number;
   /** Source leader epoch for requests: from the source's metadata, else 0 (F4). */
@@ -130,6 +133,7 @@ export class PartitionFetch {
     this.sourceTopicId = options.sourceTopicId;
     this.#maxBytes = options.maxBytes;
     this.#events = options.events;
+    this.#producerIds = options.producerIds;
     this.#leaderEpoch = partition.leaderEpoch;
     this.#knownEpoch = options.knownEpoch;
   }
@@ -284,7 +288,7 @@ export class PartitionFetch {
   /** Undefined: appended, or nothing to append. */
   #take(records: Uint8Array): SinkAction | undefined {
     const { log } = this.partition;
-    const scan = scanBatches(records, log.logEndOffset, this.#knownEpoch);
+    const scan = scanBatches(records, log.logEndOffset, this.#knownEpoch, this.#producerIds);
     if (scan.problem !== undefined) return this.#bad(scan.problem);
     if (scan.batches === 0) {
       return this.#bad({ cause: 'SOURCE_ERROR', message: 'the answer holds no whole batch' });
@@ -324,7 +328,7 @@ export class PartitionFetch {
 
   #append(records: Uint8Array, scan: BatchScan): SinkAction | undefined {
     if (records.length === 0) return undefined;
-    rewriteBatches(records, this.#leaderEpoch);
+    rewriteBatches(records, this.#leaderEpoch, this.#producerIds);
     const result = this.partition.appendMirrored([records], this.#leaderEpoch);
     if (result.error !== 0) return this.#appendFailed(result.error, result.message);
     this.#corruptTries = 0;

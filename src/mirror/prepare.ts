@@ -12,8 +12,9 @@ import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
 import type { EndpointOffset } from '../replication/leader-endpoint.ts';
 import type { Partition } from '../replication/partition.ts';
 import { MirrorFailure } from './causes.ts';
+import type { MirrorRole } from './driver-context.ts';
 import type { MirrorStateStore } from './mirror-coordinator.ts';
-import { mapProducerId, type ProducerIdHalves } from './rewrite.ts';
+import { isSameProducer, type ProducerIdHalves } from './producer-id-mapping.ts';
 import type { SourceCluster, SourceLeader, SourceTopic } from './source-cluster.ts';
 import type { SourceEpoch } from './state-row.ts';
 
@@ -37,6 +38,15 @@ export function checkTopicId(topic: SourceTopic, topicId: Uuid): void {
   );
 }
 
+/** Rule G12: a topic with an id of its own here is still the one that was added; zero: unknown. */
+export function checkAddedTopicId(topic: SourceTopic, added: Uuid): void {
+  if (topic.id === ZERO_UUID || added === ZERO_UUID || topic.id === added) return;
+  throw new MirrorFailure(
+    'INCONSISTENT_TOPIC_ID',
+    `topic ${topic.name} had id ${added} at the source when it was added, ${topic.id} now`,
+  );
+}
+
 /** Rule O4, for one partition: what its row says against who answers now. */
 export function checkSourceCluster(recorded: string, actual: string): void {
   if (recorded === '' || recorded === actual) return;
@@ -56,15 +66,16 @@ export async function truncationOffset(
     readonly topicId: Uuid;
     readonly partition: number;
     readonly clusterId: string;
+    readonly role: Pick<MirrorRole, 'peerLastMirroredOffset'>;
   },
 ): Promise<number> {
-  const { mirror, topic, topicId, partition, clusterId } = question;
+  const { mirror, topic, topicId, partition, clusterId, role } = question;
   const leader = await source.leader(topic.name, partition);
   if (await source.client.serves(leader.address, LastMirroredOffsetsRequest)) {
     const { errorCode, offset } = await source.client.lastMirroredOffset(leader.address, {
       mirror,
       topic: topic.name,
-      topicId,
+      topicId: topic.id === ZERO_UUID ? topicId : topic.id,
       partition,
       requesterClusterId: clusterId,
     });
@@ -74,6 +85,9 @@ export async function truncationOffset(
     }
     // "No record": it never mirrored from here, so what was mirrored from it before still stands.
     if (offset >= 0) return offset;
+  } else {
+    const peer = await role.peerLastMirroredOffset?.(mirror, topic.name, partition);
+    if (peer !== undefined && peer !== 'none') return peer;
   }
   // Without ids nobody can tell that it is still the same topic.
   if (topic.id === ZERO_UUID) return 0;
@@ -105,24 +119,13 @@ function idOf(batch: RecordBatch): ProducerIdHalves {
   return { high: batch.producerIdHigh, low: batch.producerIdLow };
 }
 
-function mirrored({ high, low }: ProducerIdHalves): ProducerIdHalves {
-  return mapProducerId(high, low);
-}
-
-function sameId(a: ProducerIdHalves, b: ProducerIdHalves): boolean {
-  return a.high === b.high && a.low === b.low;
-}
-
 /** Whether a local batch is the mirror of a source batch: all but leader epoch, id and CRC. */
 export function isMirrorOf(local: RecordBatch, source: RecordBatch): boolean {
   if (local.sizeInBytes !== source.sizeInBytes || local.baseOffset !== source.baseOffset) {
     return false;
   }
   // Mirrored from there to here, from here to there, or both sides hold the copy of a third.
-  const [here, there] = [idOf(local), idOf(source)];
-  const isSameProducer =
-    sameId(here, there) || sameId(here, mirrored(there)) || sameId(mirrored(here), there);
-  if (!isSameProducer) return false;
+  if (!isSameProducer(idOf(local), idOf(source))) return false;
   const [a, b] = [local.slice(), source.slice()];
   const same = (from: number, to: number): boolean =>
     Buffer.compare(a.subarray(from, to), b.subarray(from, to)) === 0;

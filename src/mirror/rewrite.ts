@@ -1,51 +1,16 @@
 /**
- * What happens to the bytes of a source's batches on their way into the local log (F5, F6, P1).
+ * What happens to the bytes of a source's batches on their way into the local log (F5, F6, P1, G20).
  *
  * `scanBatches` looks at every batch of a partition's answer before anything is written: sizes,
  * order, CRC32C, format, producer ids, source epochs. `rewriteBatches` then changes two fields in
  * place: the partition leader epoch (outside the CRC) and the producer id (with the CRC). Nothing
  * else is touched, decompressed or copied; a batch costs its 61 header bytes and one CRC pass.
- *
- * Producer ids are 64-bit numbers beyond what a double holds, and a bigint per batch would be
- * slow, so they are mapped as a signed high and an unsigned low half.
  */
+import { assert } from '../base/assert.ts';
 import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
 import type { MirrorCause } from './causes.ts';
+import type { ProducerIdMapping } from './producer-id-mapping.ts';
 import type { SourceEpoch } from './state-row.ts';
-
-const TWO_32 = 0x1_0000_0000;
-/** High half of 2^56. */
-const HOP_HIGH = 2 ** 24;
-/** Hops an id survives; one more would leave 64 bits (P1). */
-export const MAX_HOPS = 127;
-
-/** A producer id in two halves: `high` signed, `low` unsigned. */
-export interface ProducerIdHalves {
-  readonly high: number;
-  readonly low: number;
-}
-
-/** Whether a batch of this producer id may be mirrored once more (P1). */
-export function isMappable(high: number, low: number): boolean {
-  if (high >= 0) return high < HOP_HIGH - 1 || (high === HOP_HIGH - 1 && low < TWO_32 - 2);
-  const limit = -(MAX_HOPS - 1) * HOP_HIGH;
-  return high > limit || (high === limit && low > 0);
-}
-
-/**
- * The destination's id for a mappable source id (P1): −(id + 2) for ids ≥ 0, −1 for −1, and
- * id − 2^56 for one that was mirrored before.
- */
-export function mapProducerId(high: number, low: number): ProducerIdHalves {
-  if (high >= 0) {
-    // −(x + 2) is ~x − 1 in two's complement.
-    const inverted = ~low >>> 0;
-    if (inverted > 0) return { high: ~high, low: inverted - 1 };
-    return { high: ~high - 1, low: TWO_32 - 1 };
-  }
-  if (high === -1 && low === TWO_32 - 1) return { high, low };
-  return { high: high - HOP_HIGH, low };
-}
 
 /** Why an answer's batches must not be appended. */
 export interface BatchProblem {
@@ -81,6 +46,7 @@ function corrupt(offset: number, what: string): BatchProblem {
 /** Walks the batches of one answer; see `scanBatches`. */
 class Scan {
   readonly #knownEpoch: number;
+  readonly #producerIds: ProducerIdMapping;
   readonly #epochs: SourceEpoch[] = [];
   #next: number;
   #epoch: number;
@@ -92,8 +58,9 @@ class Scan {
   #bytesOfKnownEpoch = -1;
   #problem: BatchProblem | undefined;
 
-  constructor(expectedOffset: number, knownEpoch: number) {
+  constructor(expectedOffset: number, knownEpoch: number, producerIds: ProducerIdMapping) {
     this.#next = expectedOffset;
+    this.#producerIds = producerIds;
     this.#epoch = knownEpoch;
     this.#knownEpoch = knownEpoch;
   }
@@ -126,7 +93,9 @@ class Scan {
       const expected = `${this.#next} or later is expected`;
       return corrupt(baseOffset, `it ends at ${lastOffset} where ${expected}`);
     }
-    if (isMappable(batch.producerIdHigh, batch.producerIdLow)) return undefined;
+    const mapped =
+      !batch.hasProducerId || this.#producerIds.map(batch.producerIdHigh, batch.producerIdLow);
+    if (mapped !== undefined) return undefined;
     const id = `producer id ${batch.producerId}`;
     const message = `batch at offset ${baseOffset}: ${id} cannot be mirrored once more`;
     return { cause: 'PRODUCER_ID_OUT_OF_RANGE', message };
@@ -157,8 +126,9 @@ export function scanBatches(
   records: Uint8Array,
   expectedOffset: number,
   knownEpoch: number,
+  producerIds: ProducerIdMapping,
 ): BatchScan {
-  const scan = new Scan(expectedOffset, knownEpoch);
+  const scan = new Scan(expectedOffset, knownEpoch, producerIds);
   const end = forEachBatch(records, 0, records.length, (batch) => scan.visit(batch));
   if (end.ok || end.problem === 'truncated') return scan.finish(end.position, undefined);
   if (end.problem === 'legacyMagic') {
@@ -170,13 +140,18 @@ export function scanBatches(
 }
 
 /** Rewrites the whole batches in `records`, which `scanBatches` accepted, in place (F6, P1). */
-export function rewriteBatches(records: Uint8Array, leaderEpoch: number): void {
+export function rewriteBatches(
+  records: Uint8Array,
+  leaderEpoch: number,
+  producerIds: ProducerIdMapping,
+): void {
   const batch = new RecordBatch(records);
   for (let at = 0; at < records.length; at = batch.end) {
     batch.moveTo(at);
     batch.setPartitionLeaderEpoch(leaderEpoch);
     if (!batch.hasProducerId) continue;
-    const { high, low } = mapProducerId(batch.producerIdHigh, batch.producerIdLow);
-    batch.rewriteProducerIdHalves(high, low);
+    const mapped = producerIds.map(batch.producerIdHigh, batch.producerIdLow);
+    assert(mapped !== undefined, 'a batch that was accepted has an id that cannot be mapped');
+    batch.rewriteProducerIdHalves(mapped.high, mapped.low);
   }
 }

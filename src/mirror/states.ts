@@ -52,6 +52,11 @@ export type MirrorEvent =
     }
   /** Cut and confirmed. Undefined: the episode never mirrored, the LMO stays (D2). */
   | { readonly type: 'stopped'; readonly lastMirroredOffset: number | undefined }
+  /**
+   * Cut and confirmed as for `stopped`, and nothing cuts again; the partition becomes writable when
+   * it has been handed over (G24).
+   */
+  | { readonly type: 'settled'; readonly lastMirroredOffset: number | undefined }
   | {
       readonly type: 'fail';
       readonly cause: MirrorCause;
@@ -90,7 +95,7 @@ interface Transition {
   readonly to: MirrorStateName | 'same' | 'previous';
   readonly rule: string;
   /** The event is already true: success without a record (rule D7). */
-  readonly settled?: true;
+  readonly isNoMove?: true;
 }
 
 type Row = Readonly<Partial<Record<MirrorEventType, Transition>>>;
@@ -133,14 +138,15 @@ export const TRANSITIONS: Readonly<Record<MirrorStateName, Row>> = {
   },
   STOPPING: {
     stopped: { to: 'STOPPED', rule: 'D1' },
-    stop: { to: 'same', rule: 'D7', settled: true },
+    settled: { to: 'same', rule: 'G24' },
+    stop: { to: 'same', rule: 'D7', isNoMove: true },
     fail: FAIL,
     claim: CLAIM,
     lower: LOWER,
   },
   STOPPED: {
     prepare: { to: 'PREPARING', rule: 'S7' },
-    stop: { to: 'same', rule: 'D7', settled: true },
+    stop: { to: 'same', rule: 'D7', isNoMove: true },
     claim: CLAIM,
     lower: LOWER,
   },
@@ -216,7 +222,7 @@ export function entryEffects(row: MirrorStateRow): MirrorEffect[] {
     case 'PAUSED':
       return [{ type: 'haltFetch' }];
     case 'STOPPING':
-      return [{ type: 'haltFetch' }, { type: 'cut' }];
+      return row.settled ? [{ type: 'haltFetch' }] : [{ type: 'haltFetch' }, { type: 'cut' }];
     case 'STOPPED':
       return [{ type: 'haltFetch' }, { type: 'open' }];
     case 'FAILED': {
@@ -239,6 +245,7 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
         membershipOffset: event.membershipOffset,
         retryAttempt: 0,
         reachedMirroring: false,
+        settled: false,
         sourceEpochs: row.sourceEpochs,
       };
     case 'prepared':
@@ -247,6 +254,7 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
       return {
         cause: event.cause ?? '',
         message: event.reason ?? '',
+        settled: false,
         membershipOffset: Math.max(row.membershipOffset, event.membershipOffset),
       };
     case 'stopped':
@@ -254,6 +262,12 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
       return event.lastMirroredOffset === undefined
         ? { retryAttempt: 0 }
         : { retryAttempt: 0, lastMirroredOffset: event.lastMirroredOffset };
+    case 'settled':
+      return {
+        retryAttempt: 0,
+        lastMirroredOffset: event.lastMirroredOffset ?? row.lastMirroredOffset,
+        settled: true,
+      };
     case 'fail':
       return {
         cause: event.cause,
@@ -284,6 +298,9 @@ export const MAX_MESSAGE_LENGTH = 500;
 
 /** Why the table's move does not apply to this row although the state would allow it. */
 function guard(row: MirrorStateRow | undefined, event: MirrorEvent): string | undefined {
+  if (event.type === 'fail' && row?.settled && stateName(row.state) === 'STOPPING') {
+    return 'a stop that is settled only goes forward (G24)';
+  }
   if (event.type !== 'prepare' || row === undefined) return undefined;
   // S7: a topic stopped because its source was deleted stays stopped across reconciles.
   if (event.membershipOffset > row.membershipOffset) return undefined;
@@ -298,7 +315,7 @@ export function step(input: StepInput, event: MirrorEvent, nowMs: number): StepR
   if (transition === undefined) return { illegal: `${event.type} is not legal in ${current} (S1)` };
   const refused = guard(input.row, event);
   if (refused !== undefined) return { illegal: refused };
-  if (transition.settled) return { row: undefined, effects: [] };
+  if (transition.isNoMove) return { row: undefined, effects: [] };
   const target =
     transition.to === 'same'
       ? current

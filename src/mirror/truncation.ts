@@ -31,6 +31,7 @@ export type CutPartition = Pick<
   | 'truncateForMirror'
   | 'restartForMirror'
   | 'isrReachedLogEnd'
+  | 'unconfirmedReplicas'
   | 'isLeader'
   | 'watchers'
 > & {
@@ -44,6 +45,11 @@ export type CutPartition = Pick<
     | 'read'
   >;
 };
+
+/**
+ * How long a stop waits for replicas outside the ISR, in ms: longer than a dead broker looks alive.
+ */
+export const LIVE_REPLICAS_WAIT_MS = 15_000;
 
 /** Kept by a leadership, whose end settles it. */
 export interface EpochDebt {
@@ -246,4 +252,29 @@ export async function whenReplicasFollowed(
   );
   if (!followed) throw new Superseded('leadership ended while replicas followed');
   check(context);
+}
+
+/**
+ * Waits until every assigned replica that is alive has reported such a log end, in the ISR or not
+ * (G24). One that stays away does not block the stop: whoever leads next makes it cut, by the
+ * epoch that began at our cut, before it can join.
+ */
+export async function whenLiveReplicasFollowed(
+  context: CutContext,
+  partition: CutPartition,
+): Promise<void> {
+  const isOver = (): boolean => !context.isCurrent() || !partition.isLeader();
+  const missing = await whenPartition<readonly number[]>(
+    context.runtime.clock,
+    partition.watchers,
+    LIVE_REPLICAS_WAIT_MS,
+    () => (isOver() || partition.unconfirmedReplicas().length === 0 ? [] : undefined),
+    () => partition.unconfirmedReplicas(),
+  );
+  check(context);
+  if (!partition.isLeader()) throw new Superseded('leadership ended while replicas followed');
+  if (missing.length === 0) return;
+  const { topic, partition: index } = partition;
+  const fields = { topic, partition: index, replicas: missing.join(',') };
+  context.runtime.logger.warn('mirror stop: live replicas did not report', fields);
 }

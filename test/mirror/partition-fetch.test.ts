@@ -9,6 +9,7 @@ import {
   PartitionFetch,
   TROUBLE_LIMIT_MS,
 } from '../../src/mirror/partition-fetch.ts';
+import { embeddedMapping } from '../../src/mirror/producer-id-mapping.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import type { FetchedPartition } from '../../src/replication/leader-endpoint.ts';
@@ -39,6 +40,7 @@ async function setup(
     sourceTopicId,
     maxBytes: 1000,
     knownEpoch,
+    producerIds: embeddedMapping,
     events: {
       learn: (epochs) => told.push(`learn ${JSON.stringify(epochs)}`),
       fail: (cause) => told.push(`fail ${cause}`),

@@ -5,8 +5,10 @@ import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
 import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
 import { MirrorFailure } from '../../src/mirror/causes.ts';
+import type { MirrorRole } from '../../src/mirror/driver-context.ts';
 import type { MirrorStateStore } from '../../src/mirror/mirror-coordinator.ts';
 import {
+  checkAddedTopicId,
   checkSourceCluster,
   checkTopicId,
   compareBelow,
@@ -14,6 +16,7 @@ import {
   isMirrorOf,
   truncationOffset,
 } from '../../src/mirror/prepare.ts';
+import { embeddedMapping } from '../../src/mirror/producer-id-mapping.ts';
 import { rewriteBatches } from '../../src/mirror/rewrite.ts';
 import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
 import { errors } from '../../src/protocol/errors.ts';
@@ -37,13 +40,18 @@ function store(...rows: MirrorStateRow[]): MirrorStateStore {
   };
 }
 
-function ask(source: ScriptedSource, rows: MirrorStateStore): Promise<number> {
+function ask(
+  source: ScriptedSource,
+  rows: MirrorStateStore,
+  role: Pick<MirrorRole, 'peerLastMirroredOffset'> = {},
+): Promise<number> {
   return truncationOffset(source.asSource(), rows, {
     mirror: 'm0',
     topic: { name: 't', id: source.topicId, partitions: new Map() },
     topicId: ID,
     partition: 0,
     clusterId: 'here',
+    role,
   });
 }
 
@@ -79,6 +87,37 @@ test('T2 a twinlog source: its answer; an error is no answer', async () => {
   assert.equal(await ask(source, store(known)), 42);
   source.lastMirrored = { errorCode: errors.COORDINATOR_LOAD_IN_PROGRESS.code, offset: -1 };
   await assert.rejects(ask(source, store(known)), cause('SOURCE_ERROR'));
+});
+
+test('G22 T2 a source without the API but with rows: they say where, or that there is none', async () => {
+  const source = new ScriptedSource(ID);
+  const known = row('STOPPED', { sourceClusterId: 'source', lastMirroredOffset: 7 });
+  const asked: unknown[] = [];
+  const peer = (answer: number | 'none') => ({
+    peerLastMirroredOffset: async (...question: unknown[]) => {
+      asked.push(question);
+      return answer;
+    },
+  });
+  assert.equal(await ask(source, store(known), peer(31)), 31);
+  assert.equal(await ask(source, store(known), peer(0)), 0);
+  assert.equal(await ask(source, store(known), peer('none')), 7);
+  assert.deepEqual(asked[0], ['m0', 't', 0]);
+  const failing = {
+    peerLastMirroredOffset: () => Promise.reject(new MirrorFailure('SOURCE_ERROR', 'no')),
+  };
+  await assert.rejects(ask(source, store(known), failing), cause('SOURCE_ERROR'));
+  source.servesLastMirrored = true;
+  source.lastMirrored = { errorCode: 0, offset: 42 };
+  assert.equal(await ask(source, store(known), peer(31)), 42);
+});
+
+test('G12 a topic with an id of its own is still the one that was added', () => {
+  const topic = (id: Uuid) => ({ name: 't', id, partitions: new Map() });
+  checkAddedTopicId(topic(ID), ID);
+  checkAddedTopicId(topic(ID), ZERO_UUID);
+  checkAddedTopicId(topic(ZERO_UUID), ID);
+  assert.throws(() => checkAddedTopicId(topic(topicId(2)), ID), cause('INCONSISTENT_TOPIC_ID'));
 });
 
 test('T2 a twinlog source without a record: the own row, else 0', async () => {
@@ -217,7 +256,7 @@ test('T3 a batch is recognised whichever side mirrored it, and a different one i
   const fields = { producerId: 5n, producerEpoch: 0, baseSequence: 0, baseOffset: 3 };
   const original = new RecordBatch(batch(2, fields));
   const copy = new RecordBatch(batch(2, fields));
-  rewriteBatches(copy.bytes, 8);
+  rewriteBatches(copy.bytes, 8, embeddedMapping);
   assert.equal(isMirrorOf(copy, original), true);
   assert.equal(isMirrorOf(original, copy), true);
   const other = new RecordBatch(batch(2, { ...fields, producerId: 6n }));

@@ -4,86 +4,15 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
-import {
-  isMappable,
-  MAX_HOPS,
-  mapProducerId,
-  rewriteBatches,
-  scanBatches,
-} from '../../src/mirror/rewrite.ts';
+import { embeddedMapping, guestMapping } from '../../src/mirror/producer-id-mapping.ts';
+import * as rewrite from '../../src/mirror/rewrite.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 
-const HOP = 1n << 56n;
-
-function halves(id: bigint): [number, number] {
-  return [Number(id >> 32n), Number(id & 0xffffffffn)];
+function scanBatches(records: Uint8Array, expectedOffset: number, knownEpoch: number) {
+  return rewrite.scanBatches(records, expectedOffset, knownEpoch, embeddedMapping);
 }
-
-function mapped(id: bigint): bigint {
-  const { high, low } = mapProducerId(...halves(id));
-  return BigInt.asIntN(64, (BigInt(high) << 32n) | BigInt(low));
-}
-
-/** The rule as written, in exact arithmetic. */
-function oracle(id: bigint): bigint {
-  if (id === -1n) return -1n;
-  return id >= 0n ? -(id + 2n) : id - HOP;
-}
-
-const firstHop = fc.bigInt({ min: 0n, max: HOP - 3n });
-
-test('P1 every id below the limits maps exactly as the rule says', () => {
-  fc.assert(fc.property(firstHop, (id) => mapped(id) === oracle(id)));
-  const later = fc.bigInt({ min: -(126n * HOP) + 1n, max: -2n });
-  fc.assert(fc.property(later, (id) => isMappable(...halves(id)) && mapped(id) === oracle(id)));
-});
-
-test('P1 the ids around every carry and limit map exactly', () => {
-  const edges = [0n, 1n, 0xffff_fffdn, 0xffff_fffen, 0xffff_ffffn, 1n << 32n, HOP - 3n];
-  for (const id of edges) assert.equal(mapped(id), oracle(id), String(id));
-  assert.equal(mapped(-1n), -1n);
-  assert.equal(mapped(-2n), -2n - HOP);
-});
-
-test('P1 ids beyond the limits are refused, not wrapped', () => {
-  assert.equal(isMappable(...halves(HOP - 3n)), true);
-  assert.equal(isMappable(...halves(HOP - 2n)), false);
-  assert.equal(isMappable(...halves((1n << 63n) - 1n)), false);
-  assert.equal(isMappable(...halves(-(126n * HOP) + 1n)), true);
-  assert.equal(isMappable(...halves(-(126n * HOP))), false);
-  assert.equal(isMappable(...halves(-(1n << 63n))), false);
-});
-
-test('P1 an id survives 127 hops, all different, and is refused at the next', () => {
-  for (const start of [0n, 41n, HOP - 3n]) {
-    const seen = new Set<bigint>([start]);
-    let id = start;
-    for (let hop = 0; hop < MAX_HOPS; hop++) {
-      assert.equal(isMappable(...halves(id)), true, `hop ${hop} of ${start}`);
-      id = mapped(id);
-      seen.add(id);
-    }
-    assert.equal(seen.size, MAX_HOPS + 1);
-    assert.equal(isMappable(...halves(id)), false);
-  }
-});
-
-test('P1 two different ids never meet, whatever hop each has come to', () => {
-  const chain = fc.tuple(firstHop, fc.integer({ min: 0, max: 20 }));
-  const last = ([id, hops]: [bigint, number]): bigint => {
-    let result = id;
-    for (let hop = 0; hop < hops; hop++) result = mapped(result);
-    return result;
-  };
-  fc.assert(
-    fc.property(chain, chain, (a, b) => {
-      const isSame = a[0] === b[0] && a[1] === b[1];
-      return isSame || last(a) !== last(b);
-    }),
-  );
-});
 
 function batch(baseOffset: number, fields: Partial<Parameters<typeof buildRecordBatch>[0]> = {}) {
   return buildRecordBatch({
@@ -115,7 +44,7 @@ test('F6 only leader epoch, producer id and CRC change, and the CRC is valid', (
   new RecordBatch(control).setBaseOffset(6);
   const source = joined(batch(0), batch(3, idempotent), control);
   const records = source.slice();
-  rewriteBatches(records, 9);
+  rewrite.rewriteBatches(records, 9, embeddedMapping);
   const [plain, written, marker] = [0, 1, 2].map((index) => {
     let at = 0;
     for (let i = 0; i < index; i++) at = new RecordBatch(records, at).end;
@@ -136,6 +65,31 @@ test('F6 only leader epoch, producer id and CRC change, and the CRC is valid', (
   assert.equal(written?.[0].producerId, -(id + 2n));
   assert.equal(marker?.[0].producerId, -(id + 2n));
   assert.equal(marker?.[0].isControl, true);
+});
+
+test('G20 a guest rewrites data and markers alike, and leaves an id that stays as it is', () => {
+  const idempotent = (producerId: bigint) => ({ producerId, producerEpoch: 5, baseSequence: 77 });
+  const control = buildTransactionMarker({
+    producerId: 7n,
+    producerEpoch: 5,
+    commit: false,
+    coordinatorEpoch: 1,
+    timestamp: 5,
+  });
+  new RecordBatch(control).setBaseOffset(9);
+  const own = batch(3, idempotent(1n << 41n));
+  const records = joined(batch(0, idempotent(7n)), own, batch(6, idempotent(-9n)), control);
+  rewrite.rewriteBatches(records, 9, guestMapping(3));
+  const ids: bigint[] = [];
+  for (let at = 0; at < records.length; ) {
+    const each = new RecordBatch(records, at);
+    assert.equal(each.validCrc(), true);
+    assert.equal(each.partitionLeaderEpoch, 9);
+    ids.push(each.producerId);
+    at = each.end;
+  }
+  const tagged = 7n + 3n * (1n << 40n);
+  assert.deepEqual(ids, [tagged, 1n << 41n, (1n << 62n) - 9n, tagged]);
 });
 
 test('F5 whole batches are verified in order; a batch cut off at the end is left out', () => {
@@ -197,7 +151,7 @@ test('F13 message formats v0 and v1 are named as the cause', () => {
 });
 
 test('P1 a batch whose id cannot be mapped is named with its offset', () => {
-  const records = batch(40, { producerId: HOP, producerEpoch: 0, baseSequence: 0 });
+  const records = batch(40, { producerId: 1n << 56n, producerEpoch: 0, baseSequence: 0 });
   const { problem } = scanBatches(records, 0, 3);
   assert.equal(problem?.cause, 'PRODUCER_ID_OUT_OF_RANGE');
   assert.match(problem?.message ?? '', /offset 40.*72057594037927936/);

@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test';
 import type { Uuid } from '../../src/base/uuid.ts';
 import type { Network } from '../../src/io/runtime.ts';
 import { PartitionFetch, TROUBLE_LIMIT_MS } from '../../src/mirror/partition-fetch.ts';
+import { embeddedMapping } from '../../src/mirror/producer-id-mapping.ts';
 import { DEFAULT_MIRROR_BROKER_SETTINGS, parseMirrorSettings } from '../../src/mirror/settings.ts';
 import { SourceCluster } from '../../src/mirror/source-cluster.ts';
 import { codec } from '../../src/protocol/codec.ts';
@@ -160,6 +161,7 @@ async function setup(t: TestContext): Promise<Setup> {
       sourceTopicId: source.topicId as Uuid,
       maxBytes: 1000,
       knownEpoch: 0,
+      producerIds: embeddedMapping,
       events: {
         learn: () => told.push(`${partition} learn`),
         fail: (cause) => told.push(`${partition} fail ${cause}`),

@@ -66,10 +66,10 @@ function moves(state: MirrorStateName): string[] {
   });
 }
 
-function staying(state: MirrorStateName, settled: boolean): string {
+function staying(state: MirrorStateName, isNoMove: boolean): string {
   const names = eventsOf(state).flatMap((event) => {
     const transition = TRANSITIONS[state][event];
-    const fits = transition?.to === 'same' && (transition.settled === true) === settled;
+    const fits = transition?.to === 'same' && (transition.isNoMove === true) === isNoMove;
     return fits ? [`${event} (${transition.rule})`] : [];
   });
   return names.join(', ') || '–';

@@ -36,6 +36,7 @@ const EVENTS: Record<MirrorEvent['type'], MirrorEvent> = {
   resume: { type: 'resume' },
   stop: { type: 'stop', membershipOffset: 100 },
   stopped: { type: 'stopped', lastMirroredOffset: 7 },
+  settled: { type: 'settled', lastMirroredOffset: 7 },
   fail: { type: 'fail', cause: 'SOURCE_TIMED_OUT', message: 'slow', progressed: false },
   retry: { type: 'retry' },
   claim: { type: 'claim', membershipOffset: 100 },
@@ -93,7 +94,7 @@ test('S1 every move of the table carries a rule, and step agrees with the table'
       }
       assert.match(transition.rule, /^[A-Z]\d+$/, `${type} in ${name}`);
       assert.ok('effects' in result, `${type} in ${name}`);
-      if (transition.settled) assert.equal(result.row, undefined);
+      if (transition.isNoMove) assert.equal(result.row, undefined);
     }
   }
 });
@@ -230,6 +231,30 @@ test('D2 a stop before MIRRORING keeps the previous LMO, or none', () => {
   const again = after(row('STOPPED', { membershipOffset: 1 }), EVENTS.prepare);
   const cut = after(after(again, EVENTS.stop), { type: 'stopped', lastMirroredOffset: undefined });
   assert.equal(cut.lastMirroredOffset, 5);
+});
+
+test('G24 a settled stop keeps its offset, is entered again without a cut, and cannot fail', () => {
+  const settled = after(row('STOPPING'), EVENTS.settled);
+  assert.equal(stateName(settled.state), 'STOPPING');
+  assert.deepEqual([settled.settled, settled.lastMirroredOffset], [true, 7]);
+  assert.deepEqual(effects(row('STOPPING'), EVENTS.settled), []);
+  assert.deepEqual(effects(settled, EVENTS.claim), ['haltFetch']);
+  assert.ok('illegal' in take(settled, EVENTS.fail));
+  const stopped = after(settled, { type: 'stopped', lastMirroredOffset: undefined });
+  assert.deepEqual([stateName(stopped.state), stopped.lastMirroredOffset], ['STOPPED', 7]);
+});
+
+test('G24 D2 a stop before MIRRORING settles with the previous LMO, or none', () => {
+  const nothing: MirrorEvent = { type: 'settled', lastMirroredOffset: undefined };
+  assert.equal(after(row('STOPPING'), nothing).lastMirroredOffset, 5);
+  assert.equal(after(after(undefined, EVENTS.stop), nothing).lastMirroredOffset, -1);
+});
+
+test('G24 the next episode, and the next stop, begin unsettled', () => {
+  const settled = row('STOPPED', { settled: true, membershipOffset: 1 });
+  const again = after(settled, EVENTS.prepare);
+  assert.equal(again.settled, false);
+  assert.equal(after(row('MIRRORING', { settled: true }), EVENTS.stop).settled, false);
 });
 
 test('D1 STOPPED and the last mirrored offset are one row', () => {

@@ -11,8 +11,10 @@ import {
   type CutContext,
   cutTo,
   cutToLastStable,
+  LIVE_REPLICAS_WAIT_MS,
   lowerRows,
   Superseded,
+  whenLiveReplicasFollowed,
   whenReplicasFollowed,
 } from '../../src/mirror/truncation.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
@@ -21,6 +23,8 @@ import type { Partition } from '../../src/replication/partition.ts';
 import { settle } from '../replication/fakes.ts';
 import {
   batch,
+  fetchParams,
+  fetchPartition,
   mirrored,
   OTHER_BROKER,
   startTestBroker,
@@ -315,5 +319,42 @@ test('T6 a single replica has followed at once; another one is waited for', asyn
   assert.equal(followed, false);
   broker.changePartition('t', 0, { isr: [THIS_BROKER], replicas: both });
   await settle();
+  assert.equal(followed, true);
+});
+
+/** One fetch of the other broker's replica. */
+async function followerFetches(broker: TestBroker, fetchOffset: number): Promise<void> {
+  const params = fetchParams({ replicaId: OTHER_BROKER, replicaEpoch: 102, maxWaitMs: 0 });
+  await broker.replicas.fetch(params, [fetchPartition('t', 0, fetchOffset)]);
+}
+
+test('G24 a replica outside the ISR is waited for while it is alive', async (t) => {
+  const { broker, partition, context } = await setup(t);
+  broker.changePartition('t', 0, { replicas: [THIS_BROKER, OTHER_BROKER], isr: [THIS_BROKER] });
+  append(partition, mirrored(0, 5));
+  let followed = false;
+  void whenLiveReplicasFollowed(context, partition).then(() => {
+    followed = true;
+  });
+  await settle();
+  assert.equal(followed, false);
+  await followerFetches(broker, 3);
+  await settle();
+  assert.equal(followed, true, 'a log end below ours is no obstacle');
+});
+
+test('G24 a dead replica is not waited for, a silent one not for ever', async (t) => {
+  const { broker, partition, context } = await setup(t);
+  // Broker 3 is fenced.
+  broker.changePartition('t', 0, { replicas: [THIS_BROKER, 3], isr: [THIS_BROKER] });
+  await whenLiveReplicasFollowed(context, partition);
+  broker.changePartition('t', 0, { replicas: [THIS_BROKER, OTHER_BROKER], isr: [THIS_BROKER] });
+  let followed = false;
+  void whenLiveReplicasFollowed(context, partition).then(() => {
+    followed = true;
+  });
+  await broker.clock.advance(LIVE_REPLICAS_WAIT_MS - 1);
+  assert.equal(followed, false);
+  await broker.clock.advance(1);
   assert.equal(followed, true);
 });
