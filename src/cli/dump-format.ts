@@ -11,6 +11,7 @@ import {
   CLEANER_OFFSET_FILE,
   HIGH_WATERMARK_FILE,
   LEADER_EPOCH_FILE,
+  LOCAL_LOG_START_FILE,
   LOG_START_FILE,
   PARTITION_METADATA_FILE,
   RECOVERY_POINT_FILE,
@@ -56,6 +57,7 @@ type SmallFile = readonly [format: string, dump: (disk: Disk, path: string) => D
 const SMALL_FILES: Readonly<Record<string, SmallFile>> = {
   [RECOVERY_POINT_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [LOG_START_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
+  [LOCAL_LOG_START_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [HIGH_WATERMARK_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [CLEANER_OFFSET_FILE]: ['offset checkpoint', dumpOffsetCheckpoint],
   [LEADER_EPOCH_FILE]: ['leader epoch checkpoint', dumpEpochCheckpoint],

@@ -102,6 +102,7 @@ function countAvailable(entry: FetchEntry, params: FetchParams): number {
   if (partition === undefined) return 0;
   const isolation = isolationOf(params);
   if (partition.upperBound(isolation) <= request.fetchOffset) return 0;
+  if (partition.log.isElsewhere(request.fetchOffset)) return 0;
   const counted = entry.baselineBytes + partition.visibleBytes(isolation) - entry.baseline;
   return Math.max(1, Math.min(counted, request.maxBytes));
 }

@@ -226,5 +226,6 @@ function tell(entry: FetchEntry, result: FetchResult): boolean {
     result.logStartOffset !== entry.sentLogStartOffset;
   entry.sentHighWatermark = result.highWatermark;
   entry.sentLogStartOffset = result.logStartOffset;
-  return moved || result.bytes > 0 || result.error !== 0 || result.divergingEpoch !== undefined;
+  const isNews = result.bytes > 0 || result.error !== 0 || result.divergingEpoch !== undefined;
+  return moved || isNews || result.preferredReadReplica !== undefined;
 }

@@ -156,7 +156,7 @@ export class FetchSet {
       results.set(entry, result);
       bytes += result.bytes;
       if (result.bytes > 0) gaveData.push(entry);
-      if (result.error !== 0 || result.divergingEpoch !== undefined) urgent = true;
+      if (isUrgent(result)) urgent = true;
     }
     for (const entry of gaveData) {
       this.#dirty.delete(entry);
@@ -201,6 +201,12 @@ export interface ReadTotals {
   readonly urgent: boolean;
 }
 
+/** Whether the reader must hear of a result at once, data or not. */
+function isUrgent(result: FetchResult): boolean {
+  if (result.error !== 0) return result.isPassing !== true;
+  return result.divergingEpoch !== undefined || result.preferredReadReplica !== undefined;
+}
+
 /** Whether the read left nothing that another read could bring. */
 function isExhausted(
   result: FetchResult,
@@ -208,6 +214,6 @@ function isExhausted(
   isolation: ReadIsolation,
   fetchOffset: number,
 ): boolean {
-  if (result.error !== 0 || result.divergingEpoch !== undefined || result.bytes > 0) return false;
+  if (result.error !== 0 || result.bytes > 0 || isUrgent(result)) return false;
   return partition.upperBound(isolation) <= fetchOffset;
 }

@@ -28,6 +28,8 @@ export interface FetchParams {
   readonly readCommitted: boolean;
   /** The reader is a mirror, which takes aborted batches as they are (rule P3). */
   readonly mirrorFetch: boolean;
+  /** A consumer that goes to a preferred read replica when told so (KIP-392). */
+  readonly canChangeReplica?: boolean;
 }
 
 /** One partition of a fetch. The id decides when it is not zero, else the name. */
@@ -80,6 +82,10 @@ export interface FetchResult {
   readonly abortedTransactions?: readonly AbortedTransaction[] | undefined;
   /** Without records then. */
   readonly divergingEpoch?: DivergingEpoch | undefined;
+  /** A follower that has what we have not; without records then. */
+  readonly preferredReadReplica?: number | undefined;
+  /** An error that passes: the reader may wait for other data before it hears of it. */
+  readonly isPassing?: boolean;
   /** With NOT_LEADER_OR_FOLLOWER and FENCED_LEADER_EPOCH, when known. */
   readonly currentLeader?: CurrentLeader | undefined;
 }

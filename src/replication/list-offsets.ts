@@ -3,10 +3,11 @@
  *
  * Pure look-ups over a `Partition`; `ReplicaManager` finds the partition and the handlers of APIs 2
  * and 23 turn the answers into versions. There is no tiered storage: "latest tiered" finds nothing,
- * as in Apache Kafka without it, and "earliest local" is the log start.
+ * as in Apache Kafka without it, and "earliest local" is the log start, except in a partial log.
  */
 import type { Uuid } from '../base/uuid.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
+import type { FoundTimestamp } from '../storage/log-reader.ts';
 import type { ReadIsolation } from './fetch-types.ts';
 import type { Partition } from './partition.ts';
 
@@ -80,8 +81,9 @@ export function listOffset(
       }
       return at(partition.upperBound(isolation), log.latestEpoch);
     case OffsetSpec.EARLIEST:
-    case OffsetSpec.EARLIEST_LOCAL:
       return at(log.logStartOffset, log.epochForOffset(log.logStartOffset));
+    case OffsetSpec.EARLIEST_LOCAL:
+      return at(log.localLogStartOffset, log.epochForOffset(log.localLogStartOffset));
     case OffsetSpec.LATEST_TIERED:
       return noOffset(0);
     case OffsetSpec.MAX_TIMESTAMP:
@@ -105,10 +107,8 @@ function at(offset: number, leaderEpoch: number | undefined): OffsetAnswer {
 }
 
 /** What lies at or beyond the reader's bound is not found. */
-function found(
-  hit: { offset: number; timestamp: bigint; leaderEpoch: number } | undefined,
-  upperBound: number,
-): OffsetAnswer {
+function found(hit: FoundTimestamp, upperBound: number): OffsetAnswer {
+  if (hit === 'elsewhere') return noOffset(errors.OFFSET_NOT_AVAILABLE.code);
   if (hit === undefined || hit.offset >= upperBound) return noOffset(0);
   const { offset, timestamp, leaderEpoch } = hit;
   return { error: 0, offset, timestamp, leaderEpoch };

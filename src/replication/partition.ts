@@ -12,28 +12,27 @@
  * - A failing disk takes the partition offline: KAFKA_STORAGE_ERROR from then on.
  */
 import type { Uuid } from '../base/uuid.ts';
-import { DiskError } from '../io/runtime.ts';
+import type { DiskError } from '../io/runtime.ts';
 import type { PartitionRegistration } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import type { AppendResult, Log } from '../storage/log.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
-import { hideAbortedBatches } from './aborted-batches.ts';
-import { AppendedBytes } from './appended-bytes.ts';
 import {
   type CurrentLeader,
-  type DivergingEpoch,
   type FetchParams,
   type FetchPartition,
   type FetchResult,
   fetchFailure,
-  isolationOf,
   type ReadIsolation,
 } from './fetch-types.ts';
+import type { FollowerState } from './follower-state.ts';
 import { InSyncReplicas, type IsrContext, type LeaderPosition } from './in-sync-replicas.ts';
 import type { IsrOutcome } from './isr-updates.ts';
 import { type MirrorGate, readOnlyRefusal } from './mirror-gate.ts';
-import { WatcherList } from './purgatory.ts';
+import { PartitionLog } from './partition-log.ts';
+import { fetchAnswer, rangeError, readPartition } from './partition-read.ts';
+import type { WatcherList } from './purgatory.ts';
 
 /** Whose records are to be appended; a marker is a transaction's end. */
 export type AppendSource = 'client' | 'coordinator' | 'marker';
@@ -72,17 +71,15 @@ export class Partition {
   readonly topicId: Uuid;
   readonly log: Log;
   /** All that wait for a change of this partition. */
-  readonly watchers = new WatcherList();
+  readonly watchers: WatcherList;
   readonly #context: PartitionContext;
-  readonly #bytes: AppendedBytes;
+  readonly #log: PartitionLog;
   #role: PartitionRole = 'follower';
   #leaderId = -1;
   #leaderEpoch = -1;
   #partitionEpoch = -1;
   readonly #replicas: InSyncReplicas;
   #leaderEpochStartOffset = 0;
-  /** A followed log start above the high watermark (F8). */
-  #pendingLogStart: number | undefined;
 
   constructor(topicPartition: TopicPartition, topicId: Uuid, log: Log, context: PartitionContext) {
     this.topicPartition = topicPartition;
@@ -93,7 +90,11 @@ export class Partition {
     this.#replicas = new InSyncReplicas(topicId, partition, context, (asked, outcome) => {
       this.#isrAnswered(asked, outcome);
     });
-    this.#bytes = new AppendedBytes(log.logEndOffset);
+    this.#log = new PartitionLog(log, {
+      advance: () => this.#advanceHighWatermark(),
+      onFailure: (error) => this.#storageFailed(error),
+    });
+    this.watchers = this.#log.watchers;
   }
 
   get topic(): string {
@@ -148,7 +149,7 @@ export class Partition {
 
   /** A counter of the bytes below {@link upperBound}; only differences mean something. */
   visibleBytes(isolation: ReadIsolation): number {
-    return this.#bytes.upTo(this.upperBound(isolation));
+    return this.#log.bytesUpTo(this.upperBound(isolation));
   }
 
   // --- role -------------------------------------------------------------------------------------
@@ -169,7 +170,7 @@ export class Partition {
     if (registration.leader !== this.#context.brokerId) {
       this.#role = 'follower';
       this.#replicas.stop();
-      this.#pendingLogStart = undefined;
+      this.#log.forgetPending();
       this.watchers.notify();
       return wasLeader ? 'lostLeadership' : 'unchanged';
     }
@@ -177,7 +178,7 @@ export class Partition {
     if (!wasLeader || newEpoch) return this.#becomeLeader();
     this.#replicas.trackFollowers(this.#context.clock.monotonicMs());
     this.reviewIsr();
-    this.#guarded(() => this.#advanceHighWatermark());
+    this.#log.guarded(() => this.#advanceHighWatermark());
     this.watchers.notify();
     return 'unchanged';
   }
@@ -202,7 +203,7 @@ export class Partition {
 
   #becomeLeader(): RoleChange {
     this.#replicas.startEpoch(this.#context.clock.monotonicMs());
-    const done = this.#guarded(() => {
+    const done = this.#log.guarded(() => {
       this.#leaderEpochStartOffset = this.log.logEndOffset;
       this.log.assignEpochStart(this.#leaderEpoch, this.#leaderEpochStartOffset);
       this.#advanceHighWatermark();
@@ -214,27 +215,13 @@ export class Partition {
     return 'becameLeader';
   }
 
-  /** Runs a step that touches the disk; false when the disk failed and the role is `offline`. */
-  #guarded(step: () => void): boolean {
-    try {
-      step();
-      return true;
-    } catch (error) {
-      this.#failed(error);
-      return false;
-    }
-  }
-
   /** Notices a log whose disk failed behind our back (a flush). Called now and then. */
   checkLog(): void {
-    if (!this.log.isOffline || this.#role === 'deleted') return;
-    this.#failed(new DiskError('EIO', 'use', this.log.directory));
+    this.#log.check();
   }
 
-  /** Takes the partition offline for a disk error; anything else is a fault and goes on up. */
-  #failed(error: unknown): void {
-    if (!(error instanceof DiskError)) throw error;
-    if (this.#role === 'offline') return;
+  #storageFailed(error: DiskError): void {
+    if (this.#role === 'offline' || this.#role === 'deleted') return;
     this.#role = 'offline';
     this.#context.onStorageFailure(this, error);
     this.watchers.notify();
@@ -265,7 +252,7 @@ export class Partition {
       return { error: errors.NOT_ENOUGH_REPLICAS.code, message };
     }
     const origin = source === 'client' ? 'client' : 'coordinator';
-    return this.#append(() => this.log.appendAsLeader(records, this.#leaderEpoch, origin));
+    return this.#log.append(() => this.log.appendAsLeader(records, this.#leaderEpoch, origin));
   }
 
   /**
@@ -277,7 +264,7 @@ export class Partition {
   appendMirrored(records: readonly Uint8Array[], leaderEpoch: number): AppendResult {
     const refused = this.#mirrorError(leaderEpoch);
     if (refused !== 0) return { error: refused, message: 'not a mirrored partition led here' };
-    return this.#append(() => this.log.appendAsFollower(records, { verifyCrc: false }));
+    return this.#log.append(() => this.log.appendAsFollower(records, { verifyCrc: false }));
   }
 
   /** 0 while this broker leads in the given epoch (−1: any), else why not. */
@@ -294,22 +281,6 @@ export class Partition {
   /** Whether fewer replicas are in sync than min.insync.replicas (or all, if those are fewer). */
   isUnderMinIsr(): boolean {
     return this.#replicas.isUnderMin(this.log.config.minInsyncReplicas);
-  }
-
-  #append(write: () => AppendResult): AppendResult {
-    let result: AppendResult;
-    try {
-      result = write();
-      this.checkLog();
-      if (result.error !== 0 || result.duplicate) return result;
-      this.#bytes.appended(this.log.logEndOffset, result.appendedBytes);
-      this.#advanceHighWatermark();
-    } catch (error) {
-      this.#failed(error);
-      return { error: errors.KAFKA_STORAGE_ERROR.code, message: 'the log directory failed' };
-    }
-    this.watchers.notify();
-    return result;
   }
 
   #readOnly() {
@@ -330,46 +301,17 @@ export class Partition {
 
   // --- high watermark, log start, truncation ----------------------------------------------------
 
-  /** True when it moved. The caller notifies the watchers. */
+  /** True when it or the log start moved. The caller notifies the watchers. */
   #advanceHighWatermark(): boolean {
     if (!this.isLeader() || this.isUnderMinIsr()) return false;
-    const highWatermark = this.#replicas.leastLogEnd(this.log.logEndOffset);
-    if (highWatermark <= this.log.highWatermark) return this.#settleBounds(false);
-    return this.#settleBounds(this.log.updateHighWatermark(highWatermark));
+    return this.#log.raiseHighWatermark(this.#replicas.leastLogEnd(this.log.logEndOffset));
   }
 
-  #settleBounds(moved: boolean): boolean {
-    const { highWatermark, lastStableOffset } = this.log;
-    this.#bytes.prune(Math.min(highWatermark, lastStableOffset));
-    const start = this.#pendingLogStart;
-    if (start !== undefined && start <= highWatermark) {
-      this.#pendingLogStart = undefined;
-      return this.log.maybeIncrementLogStartOffset(start) || moved;
-    }
-    return moved;
-  }
-
-  /**
-   * Follows the source's log start (F8): at once up to the high watermark, later between it and the
-   * log end, and by starting over beyond the log end. Errors as `appendMirrored`.
-   */
+  /** Follows the source's log start (F8). Errors as `appendMirrored`. */
   followLogStart(offset: number, leaderEpoch: number): ErrorCode {
     const refused = this.#mirrorError(leaderEpoch);
-    if (refused !== 0 || offset <= this.log.logStartOffset) return refused;
-    const done = this.#guarded(() => {
-      if (offset > this.log.logEndOffset) {
-        this.log.truncateFullyAndStartAt(offset);
-        this.log.updateHighWatermark(offset);
-        this.#restarted();
-      } else if (offset > this.log.highWatermark) {
-        this.#pendingLogStart = Math.max(this.#pendingLogStart ?? 0, offset);
-        return;
-      } else {
-        this.log.maybeIncrementLogStartOffset(offset);
-      }
-      this.watchers.notify();
-    });
-    return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
+    if (refused !== 0) return refused;
+    return this.#log.followLogStart(offset) ? 0 : errors.KAFKA_STORAGE_ERROR.code;
   }
 
   /**
@@ -379,10 +321,10 @@ export class Partition {
   restartForMirror(offset: number, logStartOffset: number, leaderEpoch: number): ErrorCode {
     const refused = this.#mirrorError(leaderEpoch);
     if (refused !== 0) return refused;
-    const done = this.#guarded(() => {
+    const done = this.#log.cut(() => {
       this.log.truncateFullyAndStartAt(offset, logStartOffset);
-      this.#restarted();
-      this.watchers.notify();
+      this.#beginEpochAtEnd();
+      return true;
     });
     return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
   }
@@ -395,19 +337,22 @@ export class Partition {
   truncateForMirror(offset: number, leaderEpoch: number): TruncationResult {
     const refused = this.#mirrorError(leaderEpoch);
     if (refused !== 0) return { error: refused };
-    const done = this.#guarded(() => {
-      if (this.log.truncateTo(offset)) this.#restarted();
-      this.watchers.notify();
+    const done = this.#log.cut(() => {
+      if (!this.log.truncateTo(offset)) return false;
+      this.#beginEpochAtEnd();
+      return true;
     });
     if (!done) return { error: errors.KAFKA_STORAGE_ERROR.code };
     return { error: 0, logEndOffset: this.log.logEndOffset };
   }
 
-  /** Counters and a pending log start after the log end went back. */
-  #restarted(): void {
-    this.#bytes.reset(this.log.logEndOffset);
-    this.#pendingLogStart = undefined;
-    this.#advanceHighWatermark();
+  /**
+   * A cut below the start of our own epoch takes that from the epoch table; without it a follower
+   * that has more would be told to start over instead of where to cut (G13).
+   */
+  #beginEpochAtEnd(): void {
+    this.#leaderEpochStartOffset = Math.min(this.#leaderEpochStartOffset, this.log.logEndOffset);
+    this.log.assignEpochStart(this.#leaderEpoch, this.log.logEndOffset);
   }
 
   /**
@@ -445,7 +390,7 @@ export class Partition {
     if (target < 0 || target > this.log.highWatermark) {
       return { error: errors.OFFSET_OUT_OF_RANGE.code };
     }
-    const done = this.#guarded(() => {
+    const done = this.#log.guarded(() => {
       if (this.log.maybeIncrementLogStartOffset(target)) this.watchers.notify();
     });
     return { error: done ? 0 : errors.KAFKA_STORAGE_ERROR.code };
@@ -477,30 +422,16 @@ export class Partition {
     const error = this.fetchError(request, params);
     if (error !== 0) return fetchFailure(request, error, this.#currentLeader(error));
     try {
-      const diverging = this.#divergingEpoch(request);
-      if (diverging === 'unknown') return fetchFailure(request, errors.OFFSET_OUT_OF_RANGE.code);
-      const end = this.upperBound(isolationOf(params));
-      const { fetchOffset } = request;
-      const empty =
-        diverging !== undefined || fetchOffset >= end || (maxBytes <= 0 && !minOneBatch);
-      const read = empty ? undefined : this.#read(request, params, maxBytes, minOneBatch);
-      if (read !== undefined && read.error !== 0) return fetchFailure(request, read.error);
-      if (params.replicaId >= 0 && diverging === undefined) this.#followerFetched(request, params);
-      return {
-        topicId: request.topicId,
-        topic: this.topic,
-        partition: request.partition,
-        error: 0,
-        highWatermark: this.log.highWatermark,
-        lastStableOffset: this.log.lastStableOffset,
-        logStartOffset: this.log.logStartOffset,
-        records: read?.records ?? [],
-        bytes: read?.bytes ?? 0,
-        abortedTransactions: read?.abortedTransactions,
-        divergingEpoch: diverging,
-      };
+      const read = readPartition(this, request, params, { maxBytes, minOneBatch });
+      if (read.error !== 0) {
+        const isPassing = this.log.isElsewhere(request.fetchOffset);
+        return { ...fetchFailure(request, read.error), isPassing };
+      }
+      const isFollower = params.replicaId >= 0 && read.divergingEpoch === undefined;
+      if (isFollower) this.#followerFetched(request, params);
+      return fetchAnswer(this, request, read);
     } catch (reason) {
-      this.#failed(reason);
+      this.#log.failed(reason);
       return fetchFailure(request, errors.KAFKA_STORAGE_ERROR.code);
     }
   }
@@ -513,42 +444,30 @@ export class Partition {
       if (this.#replicas.follower(params.replicaId) === undefined) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
-      const known = this.#context.brokerEpoch(params.replicaId);
+      const known = this.#context.activeBrokerEpoch(params.replicaId) ?? -1;
       if (params.replicaEpoch >= 0 && params.replicaEpoch < known) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
     }
-    if (request.lastFetchedEpoch < 0 && request.fetchOffset > this.#replicaEnd()) {
-      return errors.OFFSET_OUT_OF_RANGE.code;
-    }
-    return request.fetchOffset < this.log.logStartOffset ? errors.OFFSET_OUT_OF_RANGE.code : 0;
+    return rangeError(this.log, request);
   }
 
-  #read(request: FetchPartition, params: FetchParams, maxBytes: number, minOneBatch: boolean) {
-    const read = this.log.read(request.fetchOffset, maxBytes, isolationOf(params), minOneBatch);
-    if (read.error !== 0 || read.abortedTransactions === undefined) return read;
-    if (params.mirrorFetch) return read;
-    return { ...read, records: hideAbortedBatches(read.records, read.abortedTransactions) };
+  /** The live follower with the highest log end that has the record at `offset`. */
+  readReplicaFor(offset: number): number | undefined {
+    let best: FollowerState | undefined;
+    for (const follower of this.#replicas.followers()) {
+      const { replicaId, logStartOffset, logEndOffset } = follower;
+      if (offset < logStartOffset || offset >= logEndOffset) continue;
+      if (this.#context.activeBrokerEpoch(replicaId) === undefined) continue;
+      if (best === undefined || logEndOffset > best.logEndOffset) best = follower;
+    }
+    return best?.replicaId;
   }
 
   #currentLeader(error: ErrorCode): CurrentLeader | undefined {
     const tell =
       error === errors.NOT_LEADER_OR_FOLLOWER.code || error === errors.FENCED_LEADER_EPOCH.code;
     return tell ? { leaderId: this.#leaderId, leaderEpoch: this.#leaderEpoch } : undefined;
-  }
-
-  /**
-   * Where a reader's log parts from ours, judged by the epoch of the last batch it has (KIP-595);
-   * undefined when it does not, or when the reader did not say; `unknown` when we have no such old
-   * epoch, and the reader must start over at our log start.
-   */
-  #divergingEpoch(request: FetchPartition): DivergingEpoch | 'unknown' | undefined {
-    if (request.lastFetchedEpoch < 0) return undefined;
-    const end = this.log.epochEndOffset(request.lastFetchedEpoch);
-    if (end.leaderEpoch < 0 || end.endOffset < 0) return 'unknown';
-    const same =
-      end.leaderEpoch === request.lastFetchedEpoch && end.endOffset >= request.fetchOffset;
-    return same ? undefined : { epoch: end.leaderEpoch, endOffset: end.endOffset };
   }
 
   // --- ISR --------------------------------------------------------------------------------------
@@ -600,7 +519,7 @@ export class Partition {
     } else {
       this.#replicas.refused(outcome.errorCode);
     }
-    this.#guarded(() => this.#advanceHighWatermark());
+    this.#log.guarded(() => this.#advanceHighWatermark());
     this.watchers.notify();
   }
 }

@@ -13,6 +13,8 @@ import type { Disk } from '../io/runtime.ts';
 export const RECOVERY_POINT_FILE = 'recovery-point-offset-checkpoint';
 /** Log start offsets that lie inside a segment. */
 export const LOG_START_FILE = 'log-start-offset-checkpoint';
+/** Where logs begin on this disk that begin above their log start (see log.ts). */
+export const LOCAL_LOG_START_FILE = 'local-log-start-offset-checkpoint';
 /** High watermarks. */
 export const HIGH_WATERMARK_FILE = 'replication-offset-checkpoint';
 /** Offsets up to which logs are compacted. */

@@ -76,8 +76,9 @@ export class LeaderEpochCache {
     this.#replace([{ epoch: entry.epoch, startOffset }, ...this.#entries.slice(first + 1)]);
   }
 
-  clear(): void {
-    if (this.#entries.length > 0) this.#replace([]);
+  /** Forgets all but these, which must ascend. */
+  reset(entries: readonly EpochEntry[] = NO_ENTRIES): void {
+    if (this.#entries.length > 0 || entries.length > 0) this.#replace(entries);
   }
 
   /** The epoch of the record at `offset`. */
@@ -115,7 +116,7 @@ export class LeaderEpochCache {
     return true;
   }
 
-  #replace(entries: EpochEntry[]): void {
+  #replace(entries: readonly EpochEntry[]): void {
     this.#entries = entries;
     this.#noteLatest();
   }

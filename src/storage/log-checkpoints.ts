@@ -11,6 +11,7 @@ import {
   CLEANER_OFFSET_FILE,
   CorruptCheckpoint,
   HIGH_WATERMARK_FILE,
+  LOCAL_LOG_START_FILE,
   LOG_START_FILE,
   type PartitionOffset,
   RECOVERY_POINT_FILE,
@@ -20,7 +21,13 @@ import {
 import type { Log } from './log.ts';
 import { parseDirectoryName, partitionKey } from './topic-partition.ts';
 
-const FILES = [RECOVERY_POINT_FILE, LOG_START_FILE, HIGH_WATERMARK_FILE, CLEANER_OFFSET_FILE];
+const FILES = [
+  RECOVERY_POINT_FILE,
+  LOG_START_FILE,
+  LOCAL_LOG_START_FILE,
+  HIGH_WATERMARK_FILE,
+  CLEANER_OFFSET_FILE,
+];
 const NO_OFFSETS: ReadonlyMap<string, number> = new Map();
 /** Of a file that does not parse. */
 const DAMAGED: ReadonlyMap<string, number> = new Map();
@@ -29,6 +36,13 @@ const DAMAGED: ReadonlyMap<string, number> = new Map();
 export interface CheckpointedLogs {
   readonly open: ReadonlyMap<string, Log>;
   readonly offline: ReadonlyMap<string, unknown>;
+}
+
+/** What the checkpoints say of where a log begins. */
+export interface LogStarts {
+  readonly logStartOffset: number;
+  /** A first segment at or below this may begin above the log start; undefined: none may. */
+  readonly localLogStartOffset: number | undefined;
 }
 
 /** See the file header. */
@@ -53,6 +67,23 @@ export class LogCheckpoints {
   /** What a file says of a partition. */
   offset(file: string, key: string): number | undefined {
     return this.#files.get(file)?.get(key);
+  }
+
+  /**
+   * Where a log begins. To call its first segment the log start when that is not so would have all
+   * other replicas delete what is before it; so where the two files leave doubt, which is when one
+   * is damaged, the log start is rather too low.
+   */
+  logStarts(key: string): LogStarts {
+    const start = this.offset(LOG_START_FILE, key);
+    const local = this.offset(LOCAL_LOG_START_FILE, key);
+    if (start !== undefined) {
+      const isDamaged = this.has(LOCAL_LOG_START_FILE, key) === undefined;
+      return { logStartOffset: start, localLogStartOffset: isDamaged ? Infinity : local };
+    }
+    // A log that begins above its start has both rows, even for a log start of 0.
+    const isDamaged = this.has(LOG_START_FILE, key) === undefined;
+    return { logStartOffset: 0, localLogStartOffset: isDamaged ? local : undefined };
   }
 
   /** Whether a file has a row for a partition; undefined: the file is damaged. */
@@ -136,5 +167,6 @@ function offsetFor(file: string, log: Log): number | undefined {
   if (file === RECOVERY_POINT_FILE) return log.checkpointedRecoveryPoint;
   if (file === HIGH_WATERMARK_FILE) return log.highWatermark;
   if (file === CLEANER_OFFSET_FILE) return log.firstDirtyOffset;
-  return log.needsLogStartCheckpoint ? log.logStartOffset : undefined;
+  if (file === LOCAL_LOG_START_FILE) return log.checkpointedLocalLogStart;
+  return log.checkpointedLogStart;
 }

@@ -19,6 +19,7 @@ import {
   CLEANER_OFFSET_FILE,
   CorruptCheckpoint,
   HIGH_WATERMARK_FILE,
+  LOCAL_LOG_START_FILE,
   LOG_START_FILE,
   RECOVERY_POINT_FILE,
   readPartitionMetadata,
@@ -129,7 +130,7 @@ export class LogManager {
       flushes: this.#flushes,
       syncLogDirectory: () => this.#syncLogDirectory(),
       checkpointRecoveryPoints: () => this.#checkpoints.write(RECOVERY_POINT_FILE),
-      checkpointLogStarts: () => this.#checkpoints.write(LOG_START_FILE),
+      checkpointLogStarts: () => this.#checkpointLogStarts(),
       checkpointCleanedOffsets: () => this.#checkpoints.write(CLEANER_OFFSET_FILE),
     };
     this.#cleaner = new LogCleaner(runtime, {
@@ -231,13 +232,19 @@ export class LogManager {
       recoveryPoint: offset(RECOVERY_POINT_FILE),
       isNewDirectory,
       hasRecoveryPoint: this.#checkpoints.has(RECOVERY_POINT_FILE, key),
-      logStartOffset: offset(LOG_START_FILE),
+      ...this.#checkpoints.logStarts(key),
     });
     const own = { topicPartition, topicId, directory, config };
     const log = new Log(this.#context, { ...own, loaded, firstDirtyOffset });
     log.updateHighWatermark(offset(HIGH_WATERMARK_FILE));
     this.#logs.set(key, log);
     return log;
+  }
+
+  /** In this order: a local log start without a log start means nothing. May throw DiskError. */
+  #checkpointLogStarts(): void {
+    this.#checkpoints.write(LOG_START_FILE);
+    this.#checkpoints.write(LOCAL_LOG_START_FILE);
   }
 
   /** The log of a partition, if it is here and was opened. */
@@ -398,6 +405,7 @@ export class LogManager {
     if (this.#closed) return;
     this.#checkpoints.writeIfPossible(RECOVERY_POINT_FILE);
     this.#checkpoints.writeIfPossible(LOG_START_FILE);
+    this.#checkpoints.writeIfPossible(LOCAL_LOG_START_FILE);
   }
 
   #applyRetention(): void {

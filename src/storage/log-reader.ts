@@ -101,13 +101,21 @@ export interface TimestampOffset {
   readonly leaderEpoch: number;
 }
 
-/** The first record at or above `logStartOffset` whose timestamp is `timestamp` or later. */
+/** Undefined: there is no such record. `elsewhere`: only other replicas know (log.ts). */
+export type FoundTimestamp = TimestampOffset | 'elsewhere' | undefined;
+
+/** The first record at or above the log start whose timestamp is `timestamp` or later. */
 export function findByTimestamp(
   segments: LogSegments,
   timestamp: bigint,
-  logStartOffset: number,
+  bounds: { readonly logStartOffset: number; readonly isPartial: boolean },
   compression: Compression,
-): TimestampOffset | undefined {
+): FoundTimestamp {
+  const { logStartOffset } = bounds;
+  if (bounds.isPartial) {
+    const { size, firstTimestampMs } = segments.first;
+    if (size === 0 || timestamp <= BigInt(firstTimestampMs)) return 'elsewhere';
+  }
   const { high, low } = halves(timestamp);
   let index = segments.floorIndex(logStartOffset);
   for (; index < segments.count; index++) {
@@ -127,14 +135,15 @@ export function findByTimestamp(
 /** The first record that has the largest timestamp of the log. */
 export function findMaxTimestamp(
   segments: LogSegments,
+  isPartial: boolean,
   compression: Compression,
-): TimestampOffset | undefined {
+): FoundTimestamp {
   let newest: LogSegment | undefined;
   for (const segment of segments.all()) {
     if (newest === undefined || segment.hasLaterTimestampThan(newest)) newest = segment;
   }
   const max = newest?.maxTimestamp();
-  if (newest === undefined || max === undefined) return undefined;
+  if (newest === undefined || max === undefined) return isPartial ? 'elsewhere' : undefined;
   const from = newest.find(max.offset)?.position ?? newest.size;
   return searchBatches(newest, from, compression, {
     batch: (batch) => batch.maxTimestamp >= max.timestamp,

@@ -46,6 +46,8 @@ export interface LoadOptions {
   readonly isNewDirectory: boolean;
   /** Checkpointed log start offset, 0 if none. */
   readonly logStartOffset: number;
+  /** A first segment at or below this may begin above the log start; undefined: none may. */
+  readonly localLogStartOffset: number | undefined;
   /** The log below was compacted, 0 if never. */
   readonly firstDirtyOffset: number;
 }
@@ -118,7 +120,12 @@ class LogLoader {
     let isNamed = options.hasRecoveryPoint === true;
     if (clean) this.#findEnd();
     else this.#recover();
-    const logStartOffset = Math.max(options.logStartOffset, this.#segments.first.baseOffset);
+    const { baseOffset } = this.#segments.first;
+    // Of a row that segments deleted since have overtaken, the log start is out of date, too.
+    const isPartial = baseOffset <= (options.localLogStartOffset ?? -1);
+    const logStartOffset = isPartial
+      ? options.logStartOffset
+      : Math.max(options.logStartOffset, baseOffset);
     if (logStartOffset > this.#logEndOffset) this.#restartAt(logStartOffset);
     this.#epochs.truncateFromEnd(this.#logEndOffset);
     this.#epochs.truncateFromStart(logStartOffset);
@@ -428,7 +435,7 @@ class LogLoader {
     for (const old of this.#segments.takeFrom(0)) old.remove();
     this.#segments.push(segment);
     this.#producers.clear();
-    this.#epochs.clear();
+    this.#epochs.reset();
     this.#logEndOffset = offset;
   }
 

@@ -12,6 +12,7 @@
 import { DiskError, type Timer } from '../io/runtime.ts';
 import { BatchHeader } from './batch-header.ts';
 import { applyToProducers, scanBatches } from './batch-scan.ts';
+import type { EpochEntry } from './checkpoints.ts';
 import type { LeaderEpochCache } from './leader-epoch-cache.ts';
 import type { LogConfig } from './log-config.ts';
 import type { FlushTarget, LogContext, NewLog } from './log-context.ts';
@@ -23,7 +24,12 @@ import {
   SWAP_FILE_SUFFIX,
 } from './log-segment.ts';
 import type { LogSegments } from './log-segments.ts';
-import { listSnapshots, snapshotPath, writeSnapshot } from './producer-snapshot.ts';
+import {
+  listSnapshots,
+  type SnapshotEntry,
+  snapshotPath,
+  writeSnapshot,
+} from './producer-snapshot.ts';
 import type { ProducerState } from './producer-state.ts';
 import { numberFromHalves } from './time-index.ts';
 import type { TopicPartition } from './topic-partition.ts';
@@ -333,13 +339,15 @@ export class LogStore implements FlushTarget {
     const found = segment.find(offset);
     const target = Math.min(offset, found?.baseOffset ?? offset);
     const durableTo = this.#recoveryPoint;
+    // What the first segment begins with is all that is known of what came before.
+    const snapshotUpTo = Math.max(this.segments.first.baseOffset, Math.min(highWatermark, target));
     // There may be a gap before the cut: it is not known yet where the batches will end.
     this.#beginCut(segment.baseOffset);
     for (const later of this.segments.takeFrom(index + 1)) later.remove();
     if (found !== undefined) segment.truncate(found.position, found.baseOffset);
     this.#logEndOffset = target;
     this.#reopenActive();
-    this.#endCut(target, Math.min(logStartOffset, target), Math.min(highWatermark, target));
+    this.#endCut(target, Math.min(logStartOffset, target), snapshotUpTo);
     this.#recoveryPoint = Math.min(durableTo, this.#batchesEnd);
   }
 
@@ -359,9 +367,10 @@ export class LogStore implements FlushTarget {
 
   /**
    * Drops everything; the log goes on at `offset`. At no moment is there no segment, and whatever a
-   * crash leaves is the beginning of the old log or the new one.
+   * crash leaves is the beginning of the old log or the new one. `epochs`: of records below
+   * `offset` that are on other replicas.
    */
-  restartAt(offset: number): void {
+  restartAt(offset: number, epochs?: readonly EpochEntry[]): void {
     this.#beginCut(Math.min(offset, this.segments.first.baseOffset));
     const old = this.segments.takeFrom(0);
     const reused = old.find((segment) => segment.baseOffset === offset);
@@ -374,10 +383,20 @@ export class LogStore implements FlushTarget {
     this.segments.push(segment);
     this.#logEndOffset = offset;
     this.#batchesEnd = offset;
-    this.epochs.clear();
+    this.epochs.reset(epochs);
     this.producers.clear();
     this.#removeSnapshots(() => true);
     this.#endCut(offset, offset, offset);
+  }
+
+  /** Of an empty log: what its producers are. Durable when it returns. */
+  adoptProducers(entries: readonly SnapshotEntry[]): void {
+    const path = snapshotPath(this.directory, this.#logEndOffset);
+    writeSnapshot(this.#context.disk, path, entries, true);
+    this.#lastSnapshotOffset = this.#logEndOffset;
+    this.#directoryChanged = true;
+    this.#syncDirectory();
+    this.producers.fromSnapshot(entries);
   }
 
   /** The recovery point is durably below the cut before anything is cut. */

@@ -6,25 +6,30 @@
  * - logStartOffset ≤ lastStableOffset ≤ highWatermark ≤ logEndOffset; recoveryPoint ≤ logEndOffset.
  * - An append is checked as a whole before anything is written; a refused one changes nothing.
  * - A cut is durable before it returns.
+ * - A *partial* log begins at localLogStartOffset, above its log start: what lies between is on
+ *   other replicas only (G29). It is never given out as if there were nothing, and never deleted by
+ *   this log's retention, as all other replicas follow a leader's log start.
  * - After a failed disk call the log is offline until the next start.
  */
-import { MalformedBytes } from '../base/bytes.ts';
+import { assert } from '../base/assert.ts';
 import type { Uuid } from '../base/uuid.ts';
 import { ErrorCode } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import { type Refusal, validateClientBatch } from './append-validation.ts';
 import { BatchHeader, readMarker } from './batch-header.ts';
+import type { EpochEntry } from './checkpoints.ts';
 import { type CompactionPlan, planCompaction } from './compaction-plan.ts';
+import { badBatch, checkFollowed, isReadableControl } from './followed-batches.ts';
 import type { EpochEndOffset } from './leader-epoch-cache.ts';
 import { type CompactionOptions, type CompactionResult, LogCompaction } from './log-compaction.ts';
 import type { LogConfig } from './log-config.ts';
 import type { LogContext, NewLog } from './log-context.ts';
 import {
   abortedTransactions,
+  type FoundTimestamp,
   findByTimestamp,
   findMaxTimestamp,
   readBatches,
-  type TimestampOffset,
 } from './log-reader.ts';
 import { deletableSegments } from './log-retention.ts';
 import { LogStore } from './log-store.ts';
@@ -89,6 +94,10 @@ export class Log {
   readonly #store: LogStore;
   #logStartOffset: number;
   #highWatermark: number;
+  /** See the file header. */
+  #isPartial: boolean;
+  /** Where the log is about to begin above its start. */
+  #beginning = 0;
 
   constructor(context: LogContext, log: NewLog) {
     this.#context = context;
@@ -97,6 +106,7 @@ export class Log {
     this.#topicId = log.topicId;
     this.#logStartOffset = log.loaded.logStartOffset;
     this.#highWatermark = log.loaded.logStartOffset;
+    this.#isPartial = this.#logStartOffset < this.#store.segments.first.baseOffset;
   }
 
   /** Undefined: the directory does not say, and nobody has yet. */
@@ -119,6 +129,11 @@ export class Log {
 
   get logStartOffset(): number {
     return this.#logStartOffset;
+  }
+
+  /** The lowest offset that can be read here; above the log start in a partial log. */
+  get localLogStartOffset(): number {
+    return Math.max(this.#logStartOffset, this.#store.segments.first.baseOffset);
   }
 
   get logEndOffset(): number {
@@ -163,9 +178,16 @@ export class Log {
     return this.#store.offline !== undefined;
   }
 
-  /** Whether the log start lies inside the first segment and so needs a checkpoint. */
-  get needsLogStartCheckpoint(): boolean {
-    return this.#logStartOffset > this.#store.segments.first.baseOffset;
+  /** The log start, for its checkpoint; undefined when it is where the first segment begins. */
+  get checkpointedLogStart(): number | undefined {
+    const isInside = this.#logStartOffset > this.#store.segments.first.baseOffset;
+    return isInside || this.#isPartial ? this.#logStartOffset : undefined;
+  }
+
+  /** Where the first segment of a partial log begins at most, for its checkpoint. */
+  get checkpointedLocalLogStart(): number | undefined {
+    if (!this.#isPartial) return undefined;
+    return Math.max(this.#store.segments.first.baseOffset, this.#beginning);
   }
 
   updateConfig(config: LogConfig): void {
@@ -219,29 +241,11 @@ export class Log {
     options: { readonly verifyCrc: boolean },
   ): AppendResult {
     return this.#guarded(() => {
-      let expected = this.#store.logEndOffset;
-      let firstOffset = -1;
-      let byteCount = 0;
-      for (const chunk of records) {
-        for (let at = 0; at < chunk.length; at += header.size) {
-          const problem = header.read(chunk, at);
-          if (problem !== undefined || at + header.size > chunk.length) {
-            return badBatch(problem === 'magic', expected);
-          }
-          if (header.baseOffset < expected) return notMonotonic(header.baseOffset, expected);
-          if (options.verifyCrc && !new RecordBatch(chunk, at).validCrc()) {
-            return badCrc(header.baseOffset);
-          }
-          if (header.isControl && !isReadableControl(chunk, at, header)) {
-            return badBatch(false, header.baseOffset);
-          }
-          if (firstOffset < 0) firstOffset = header.baseOffset;
-          expected = header.lastOffset + 1;
-        }
-        byteCount += chunk.length;
-      }
+      const checked = checkFollowed(records, this.#store.logEndOffset, options.verifyCrc);
+      if (checked.error !== 0) return checked;
+      const { firstOffset, nextOffset, byteCount, lastTimestampMs } = checked;
       if (firstOffset < 0) return this.#appended(this.#store.logEndOffset, 0, -1);
-      this.#store.append(records, byteCount, expected - 1, this.#lastTimestampMs());
+      this.#store.append(records, byteCount, nextOffset - 1, lastTimestampMs);
       return this.#appended(firstOffset, byteCount, -1);
     });
   }
@@ -302,6 +306,7 @@ export class Log {
     if (startOffset < this.#logStartOffset || startOffset > this.#store.logEndOffset) {
       return { error: ErrorCode.OFFSET_OUT_OF_RANGE };
     }
+    if (this.isElsewhere(startOffset)) return { error: ErrorCode.NOT_LEADER_OR_FOLLOWER };
     const lastStableOffset = this.lastStableOffset;
     const logEndOffset = this.#store.logEndOffset;
     const upperOffset =
@@ -330,18 +335,29 @@ export class Log {
     });
   }
 
+  /**
+   * Whether other replicas have what is to be read at `offset`, and this one has not. Readers are
+   * told NOT_LEADER_OR_FOLLOWER then: every client takes it for "ask again later", Apache's
+   * followers try again after their backoff without a word in the log (OFFSET_NOT_AVAILABLE is an
+   * error line each time), and neither lets go of its position, as with OFFSET_OUT_OF_RANGE.
+   */
+  isElsewhere(offset: number): boolean {
+    if (!this.#isPartial || offset < this.#logStartOffset) return false;
+    return offset < this.#store.segments.first.baseOffset;
+  }
+
   /** The first record with this timestamp or a later one. */
-  offsetForTimestamp(timestamp: bigint): TimestampOffset | undefined {
-    const { compression } = this.#context;
+  offsetForTimestamp(timestamp: bigint): FoundTimestamp {
+    const bounds = { logStartOffset: this.#logStartOffset, isPartial: this.#isPartial };
     return this.#store.onDisk(() =>
-      findByTimestamp(this.#store.segments, timestamp, this.#logStartOffset, compression),
+      findByTimestamp(this.#store.segments, timestamp, bounds, this.#context.compression),
     );
   }
 
   /** The first record with the largest timestamp. */
-  maxTimestamp(): TimestampOffset | undefined {
+  maxTimestamp(): FoundTimestamp {
     return this.#store.onDisk(() =>
-      findMaxTimestamp(this.#store.segments, this.#context.compression),
+      findMaxTimestamp(this.#store.segments, this.#isPartial, this.#context.compression),
     );
   }
 
@@ -385,11 +401,12 @@ export class Log {
     let count = 0;
     while ((this.#store.segments.at(count + 1)?.baseOffset ?? Infinity) <= offset) count++;
     this.#store.deleteFirst(count);
+    this.#isPartial &&= offset < this.#store.segments.first.baseOffset;
   }
 
-  /** Applies retention; how many segments went. */
+  /** Applies retention, except to a partial log; how many segments went. */
   deleteOldSegments(): number {
-    if (this.#store.offline !== undefined) return 0;
+    if (this.#store.offline !== undefined || this.#isPartial) return 0;
     return this.#store.onDisk(() => {
       const count = deletableSegments(this.#store.segments, {
         config: this.#store.config,
@@ -449,11 +466,19 @@ export class Log {
   truncateTo(offset: number): boolean {
     const store = this.#store;
     if (offset >= store.logEndOffset) return false;
+    if (this.isElsewhere(offset)) {
+      this.beginAt(offset, this.#logStartOffset, store.epochs.entries);
+      return true;
+    }
     this.#lowerLogStart(offset);
+    const { baseOffset } = store.segments.first;
+    // A partial log remembers what it began with: epochs and open transactions below.
+    const isWhole = offset < baseOffset || (offset === baseOffset && !this.#isPartial);
     store.onDisk(() => {
-      if (offset <= store.segments.first.baseOffset) store.restartAt(offset);
+      if (isWhole) store.restartAt(offset);
       else store.cut(offset, this.#logStartOffset, this.#highWatermark);
     });
+    if (offset < baseOffset) this.#isPartial = false;
     this.#lowerLogStart(store.logEndOffset);
     this.#lowerHighWatermark();
     return true;
@@ -464,7 +489,38 @@ export class Log {
     this.#lowerLogStart(logStartOffset);
     this.#store.onDisk(() => this.#store.restartAt(offset));
     this.#logStartOffset = logStartOffset;
+    const wasPartial = this.#isPartial;
+    this.#isPartial = false;
+    if (wasPartial) this.#store.onDisk(() => this.#context.checkpointLogStarts());
     this.#lowerHighWatermark();
+  }
+
+  /**
+   * Drops everything; the log goes on at `offset` as a partial one, with the log start of the other
+   * replicas. `epochs` are those of their records below `offset`; without them nobody could be told
+   * where his log parts from theirs. Blocks until that is durable.
+   */
+  beginAt(offset: number, logStartOffset: number, epochs: readonly EpochEntry[]): void {
+    this.#isPartial = logStartOffset < offset;
+    this.#logStartOffset = logStartOffset;
+    this.#beginning = offset;
+    // Before there is a first segment at the new place, or a crash would make it the log start.
+    this.#store.onDisk(() => this.#context.checkpointLogStarts());
+    this.#store.onDisk(() => this.#store.restartAt(offset, epochs));
+    this.#beginning = 0;
+    this.#store.onDisk(() => this.#context.checkpointLogStarts());
+    this.#lowerHighWatermark();
+  }
+
+  /**
+   * What producers had done below the begin of a log that is empty, above all transactions that
+   * were open there (G29). Replaces what was known; durable when it returns.
+   */
+  adoptProducers(entries: readonly SnapshotEntry[]): void {
+    const store = this.#store;
+    assert(store.logEndOffset === store.segments.first.baseOffset, 'the log is empty');
+    store.onDisk(() => store.adoptProducers(entries));
+    store.producers.onHighWatermark(this.#highWatermark);
   }
 
   /** A start that goes back must not return with a crash: its checkpoint goes back first. */
@@ -533,33 +589,5 @@ export class Log {
       return { error: ErrorCode.KAFKA_STORAGE_ERROR, message: this.#store.offline.message };
     }
     return this.#store.onDisk(append);
-  }
-}
-
-function badBatch(isLegacy: boolean, offset: number): Refusal {
-  return isLegacy
-    ? {
-        error: ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT,
-        message: `message format 0 or 1 at offset ${offset} is not supported`,
-      }
-    : { error: ErrorCode.CORRUPT_MESSAGE, message: `malformed batch at offset ${offset}` };
-}
-
-function badCrc(offset: number): Refusal {
-  return { error: ErrorCode.CORRUPT_MESSAGE, message: `CRC mismatch at offset ${offset}` };
-}
-
-function notMonotonic(offset: number, expected: number): Refusal {
-  const message = `batch at offset ${offset} is below the log end ${expected}`;
-  return { error: ErrorCode.OFFSET_OUT_OF_RANGE, message };
-}
-
-function isReadableControl(bytes: Uint8Array, at: number, header: BatchHeader): boolean {
-  try {
-    readMarker(bytes, at, header.size);
-    return true;
-  } catch (error) {
-    if (error instanceof MalformedBytes) return false;
-    throw error;
   }
 }

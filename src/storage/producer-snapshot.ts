@@ -49,8 +49,13 @@ export function snapshotOffsets(names: Iterable<string>): number[] {
   return offsets.sort((a, b) => a - b);
 }
 
-/** Writes a snapshot. Not synced: its CRC tells whether all of it arrived. */
-export function writeSnapshot(disk: Disk, path: string, entries: readonly SnapshotEntry[]): void {
+/** Writes a snapshot. Not synced unless wanted: its CRC tells whether all of it arrived. */
+export function writeSnapshot(
+  disk: Disk,
+  path: string,
+  entries: readonly SnapshotEntry[],
+  sync = false,
+): void {
   const bytes = Buffer.alloc(HEADER_BYTES + entries.length * ENTRY_BYTES);
   bytes.writeInt16BE(VERSION, 0);
   bytes.writeInt32BE(entries.length, 6);
@@ -71,6 +76,7 @@ export function writeSnapshot(disk: Disk, path: string, entries: readonly Snapsh
   try {
     file.truncate(0);
     file.write([bytes], 0);
+    if (sync) file.syncNow();
   } finally {
     file.close();
   }

@@ -164,7 +164,8 @@ test('missing and damaged indexes are rebuilt', async () => {
     const at = host.log.read(offset, 1, 'logEnd', true);
     assert(at.error === 0 && at.records.length === 1);
   }
-  assert.equal(host.log.offsetForTimestamp(1_700_000_000_001n)?.offset, 1);
+  const found = host.log.offsetForTimestamp(1_700_000_000_001n);
+  assert.equal(typeof found === 'object' ? found.offset : found, 1);
 });
 
 test('a damaged checkpoint of offsets or epochs is not trusted, and made anew', async () => {
