@@ -19,21 +19,30 @@ type TopicAnswer = {
 type PartitionAnswer = TopicAnswer['partitions'][number];
 
 const READ_COMMITTED = 1;
+const NO_REPLICA = -1;
+/** First version that can send a consumer to another replica (KIP-392). */
+const READ_REPLICA_VERSION = 11;
 /** First version that names the current leader and where logs diverged. */
 const LEADER_HINT_VERSION = 12;
 /** First version that says where those leaders are (KIP-951). */
 const LEADER_ENDPOINT_VERSION = 16;
 
-function paramsOf({ config }: BrokerServices, request: FetchRequest): FetchParams {
-  const { replicaState } = request;
+function paramsOf(
+  { config }: BrokerServices,
+  request: FetchRequest,
+  apiVersion: number,
+): FetchParams {
+  const { replicaState, mirrorFetch } = request;
+  const replicaId = replicaState.replicaId >= 0 ? replicaState.replicaId : request.replicaId;
   return {
-    replicaId: replicaState.replicaId >= 0 ? replicaState.replicaId : request.replicaId,
+    replicaId,
     replicaEpoch: replicaState.replicaEpoch,
     maxWaitMs: request.maxWaitMs,
     minBytes: request.minBytes,
     maxBytes: Math.min(request.maxBytes, config.number('fetch.max.bytes')),
     readCommitted: request.isolationLevel === READ_COMMITTED,
-    mirrorFetch: request.mirrorFetch,
+    mirrorFetch,
+    canChangeReplica: apiVersion >= READ_REPLICA_VERSION && replicaId < 0 && !mirrorFetch,
   };
 }
 
@@ -63,7 +72,7 @@ function answerOf(result: FetchResult, apiVersion: number): PartitionAnswer {
     lastStableOffset: result.lastStableOffset,
     logStartOffset: result.logStartOffset,
     abortedTransactions: abortedTransactions ?? null,
-    preferredReadReplica: -1,
+    preferredReadReplica: result.preferredReadReplica ?? NO_REPLICA,
     records: result.records,
     ...(divergingEpoch === undefined ? {} : { divergingEpoch }),
     ...(currentLeader === undefined ? {} : { currentLeader }),
@@ -93,6 +102,7 @@ async function handle(
   request: FetchRequest,
   context: RequestContext,
 ): Promise<Answer> {
+  const { apiVersion, listenerName } = context;
   const forgotten = request.forgottenTopicsData.flatMap(({ topic, topicId, partitions }) =>
     partitions.map((partition) => ({ topic, topicId, partition })),
   );
@@ -103,12 +113,11 @@ async function handle(
       partitions: partitionsOf(request),
       forgotten,
     },
-    paramsOf(services, request),
+    paramsOf(services, request, apiVersion),
   );
   if (!('results' in response)) {
     return { errorCode: response.error, sessionId: response.sessionId, responses: [] };
   }
-  const { apiVersion, listenerName } = context;
   const answer = {
     errorCode: errors.NONE.code,
     sessionId: response.sessionId,
