@@ -1,8 +1,8 @@
 /**
  * The controller port: all that a broker may ask of "a controller".
  *
- * Implemented by `embedded-controller.ts` inside the process and, later, over the network by an
- * Apache Kafka quorum. The broker side never assumes which. Requests and responses are the decoded
+ * Implemented by `embedded-controller.ts` inside the process and by `quorum/remote-controller.ts`
+ * over the network by an Apache Kafka quorum. The broker side never assumes which. Requests and responses are the decoded
  * protocol messages, every field present. Invariants:
  * - A promise resolves only after what it reports is committed (durable) in the metadata log; it
  *   may resolve before or after this broker has applied the records. `waitForOffset` of the loader
@@ -28,6 +28,10 @@ import type { MetadataRecord } from './record-framing.ts';
 export interface ForwardContext {
   /** As `User:name`. */
   readonly principal: string;
+  /** IP address of the client, which a controller elsewhere is told; unknown when absent. */
+  readonly clientAddress?: string;
+  /** As in the header of the client's request; null when absent. */
+  readonly clientId?: string | null;
 }
 
 /** A block of producer ids, or why there is none. */
@@ -50,6 +54,12 @@ export type MetadataBatchListener = (
   epoch: number,
 ) => void;
 
+/**
+ * The whole state at `lastOffset`, as records from an empty state on: it replaces whatever was
+ * known (rule G1). The batches that follow begin right behind it.
+ */
+export type MetadataSnapshotListener = MetadataBatchListener;
+
 /** See the file header. */
 export interface ControllerPort {
   /** Answers the broker epoch. A new incarnation starts fenced. */
@@ -64,8 +74,8 @@ export interface ControllerPort {
    * Starts a new leader epoch with the same leader (rule T5); the caller leads the partition.
    * FENCED_LEADER_EPOCH when `leaderEpoch` is no longer current.
    *
-   * Apache Kafka's controller has no such call: over it, this is done by letting the leader be
-   * elected again (fence and unfence, or a reassignment and back), which may add more than one.
+   * Apache Kafka's controller has no such call: over it, this broker is fenced and unfenced, which
+   * elects it again, in all it leads, and adds two.
    */
   electSameLeader(topicId: Uuid, partition: number, leaderEpoch: number): Promise<ElectionResult>;
   /**
@@ -80,8 +90,25 @@ export interface ControllerPort {
     context: ForwardContext,
   ): Promise<unknown>;
   /**
+   * The same for a request that this broker does not look into: body in, body of the response out,
+   * both in `version`. Only a controller elsewhere has it.
+   */
+  forwardRaw?(
+    apiKey: number,
+    version: number,
+    body: Uint8Array,
+    context: ForwardContext,
+  ): Promise<Uint8Array>;
+  /**
    * Calls `onBatch` for every committed batch from `fromOffset` on, in order, until the controller
    * ends. Resolves when what was committed at the time of the call has been passed on.
+   *
+   * Where the log no longer reaches back far enough, `onSnapshot` is called instead of the batches
+   * that are gone, at any time. The embedded controller keeps its whole log and never calls it.
    */
-  subscribe(fromOffset: number, onBatch: MetadataBatchListener): Promise<void>;
+  subscribe(
+    fromOffset: number,
+    onBatch: MetadataBatchListener,
+    onSnapshot?: MetadataSnapshotListener,
+  ): Promise<void>;
 }

@@ -26,6 +26,28 @@ export const supportedFeatures: readonly FeatureRange[] = [
   { name: MIRROR_FEATURE, minSupportedVersion: 0, maxSupportedVersion: MIRROR_VERSION },
 ];
 
+/** Newest metadata.version whose records are understood: that of Apache Kafka 4.4. */
+const MAX_GUEST_METADATA_VERSION = 33;
+
+/**
+ * What a guest of an Apache Kafka cluster tells its controller (rule G3). Every registered broker
+ * limits what the cluster may be upgraded to, so ranges are as wide as they are truly supported:
+ * a guest takes part in none of the newer protocols, it only must not misread what they write.
+ */
+export const guestSupportedFeatures: readonly FeatureRange[] = [
+  [METADATA_VERSION_FEATURE, MIN_METADATA_VERSION, MAX_GUEST_METADATA_VERSION] as const,
+  ['kraft.version', 0, 1] as const,
+  ['transaction.version', 0, 2] as const,
+  ['group.version', 0, 1] as const,
+  ['eligible.leader.replicas.version', 0, 1] as const,
+  ['share.version', 0, 2] as const,
+  ['streams.version', 0, 1] as const,
+].map(([name, minSupportedVersion, maxSupportedVersion]) => ({
+  name,
+  minSupportedVersion,
+  maxSupportedVersion,
+}));
+
 /** The first records of a new cluster; metadata.version comes first, as Apache Kafka requires. */
 export function bootstrapRecords(): MetadataRecord[] {
   return [

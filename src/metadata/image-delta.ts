@@ -24,7 +24,8 @@ import {
   parseMembership,
   type TopicImage,
 } from './image.ts';
-import type { MetadataRecord, RecordValue } from './record-framing.ts';
+import { type MetadataRecord, metadataRecord, type RecordValue } from './record-framing.ts';
+import { SecurityBuilder } from './security-image.ts';
 import { sharedList } from './shared-lists.ts';
 import type { PlacedRecord } from './transaction-buffer.ts';
 
@@ -94,6 +95,7 @@ class ImageBuilder {
   readonly #configs: CopiedMap<string, ReadonlyMap<string, string>>;
   readonly #memberships: CopiedMap<string, MirrorMembership>;
   #nextProducerId: bigint;
+  readonly #security: SecurityBuilder;
   /** Topics and config maps made by this builder, which it may therefore write to. */
   readonly #openTopics = new Map<Uuid, OpenTopic>();
   readonly #openConfigs = new Map<string, Map<string, string>>();
@@ -110,6 +112,7 @@ class ImageBuilder {
     this.#configs = new CopiedMap(previous.configsByResource);
     this.#memberships = new CopiedMap(previous.memberships);
     this.#nextProducerId = previous.nextProducerId;
+    this.#security = new SecurityBuilder(previous.security);
   }
 
   apply(record: MetadataRecord, offset: number): void {
@@ -122,6 +125,9 @@ class ImageBuilder {
         break;
       case 'PartitionChangeRecord':
         this.#changePartition(record.value);
+        break;
+      case 'ClearElrRecord':
+        this.#clearElr(record.value.topicName);
         break;
       case 'RemoveTopicRecord':
         this.#removeTopic(record.value.topicId);
@@ -151,6 +157,11 @@ class ImageBuilder {
       case 'ProducerIdsRecord':
         this.#nextProducerId = record.value.nextProducerId;
         break;
+      case 'UserScramCredentialRecord':
+      case 'RemoveUserScramCredentialRecord':
+      case 'ClientQuotaRecord':
+        this.#security.apply(record);
+        break;
       default:
         // Records of features that are not served (yet) change nothing here.
         break;
@@ -169,6 +180,7 @@ class ImageBuilder {
       nextProducerId: this.#nextProducerId,
       configsByResource: this.#configs.current,
       memberships: this.#memberships.current,
+      security: this.#security.build(),
     });
     return {
       image,
@@ -226,6 +238,28 @@ class ImageBuilder {
     const what = `partition ${topic.name}-${value.partitionId}`;
     const old = present(topic.partitions.get(value.partitionId), what);
     topic.partitions.set(value.partitionId, changePartition(old, value));
+  }
+
+  /** As KRaft does it: a change of every partition that has any, partition epoch included. */
+  #clearElr(topicName: string): void {
+    const cleared = { eligibleLeaderReplicas: [], lastKnownElr: [] };
+    const all = topicName === '' ? [...this.#byName.current.values()] : [this.#named(topicName)];
+    for (const topic of all) {
+      for (const partition of topic.partitions.values()) {
+        if (partition.eligibleLeaderReplicas.length + partition.lastKnownElr.length === 0) continue;
+        const { topicId, partition: partitionId } = partition;
+        const change = metadataRecord('PartitionChangeRecord', {
+          topicId,
+          partitionId,
+          ...cleared,
+        });
+        this.#changePartition(change.value);
+      }
+    }
+  }
+
+  #named(topicName: string): TopicImage {
+    return present(this.#byName.get(topicName), `topic ${topicName}`);
   }
 
   #removeTopic(id: Uuid): void {
@@ -288,6 +322,7 @@ class ImageBuilder {
       listeners: value.endPoints,
       features: value.features,
       logDirs: value.logDirs,
+      cordonedLogDirs: value.cordonedLogDirs ?? [],
     });
   }
 
@@ -296,6 +331,7 @@ class ImageBuilder {
       ...(value.fenced === 0 ? {} : { fenced: value.fenced === 1 }),
       ...(value.inControlledShutdown === 0 ? {} : { inControlledShutdown: true }),
       ...(value.logDirs.length === 0 ? {} : { logDirs: value.logDirs }),
+      ...(value.cordonedLogDirs === null ? {} : { cordonedLogDirs: value.cordonedLogDirs }),
     });
   }
 

@@ -9,6 +9,7 @@
  * - `topicsByName` and `topicsById` hold the same topics.
  */
 import type { Uuid } from '../base/uuid.ts';
+import { NO_SECURITY, type SecurityImage } from './security-image.ts';
 
 /** Resource types of a ConfigRecord and of the config APIs. MIRROR is rule O1. */
 export const ConfigResourceType = {
@@ -91,6 +92,8 @@ export interface BrokerRegistrationImage {
   readonly listeners: readonly BrokerListener[];
   readonly features: readonly FeatureRange[];
   readonly logDirs: readonly Uuid[];
+  /** Those of them that take no new replicas (KIP-1066). */
+  readonly cordonedLogDirs: readonly Uuid[];
 }
 
 /** A topic's membership in a mirror (rule O2). */
@@ -121,6 +124,7 @@ export interface MetadataImage {
   readonly configsByResource: ReadonlyMap<string, ReadonlyMap<string, string>>;
   /** Keyed by topic name; use {@link membership}. */
   readonly memberships: ReadonlyMap<string, MirrorMembership>;
+  readonly security: SecurityImage;
   /** The overrides set on a resource, empty when there are none. */
   configs(resourceType: number, name: string): ReadonlyMap<string, string>;
   /** Undefined when the topic is not, and was not, mirrored. */
@@ -149,6 +153,7 @@ class Image implements MetadataImage {
   readonly nextProducerId: bigint;
   readonly configsByResource: ReadonlyMap<string, ReadonlyMap<string, string>>;
   readonly memberships: ReadonlyMap<string, MirrorMembership>;
+  readonly security: SecurityImage;
 
   constructor(fields: MetadataImageFields) {
     this.offset = fields.offset;
@@ -161,6 +166,7 @@ class Image implements MetadataImage {
     this.nextProducerId = fields.nextProducerId;
     this.configsByResource = fields.configsByResource;
     this.memberships = fields.memberships;
+    this.security = fields.security;
   }
 
   configs(resourceType: number, name: string): ReadonlyMap<string, string> {
@@ -195,6 +201,7 @@ export function emptyImage(clusterId: string): MetadataImage {
     nextProducerId: 0n,
     configsByResource: new Map(),
     memberships: new Map(),
+    security: NO_SECURITY,
   });
 }
 

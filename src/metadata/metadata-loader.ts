@@ -1,19 +1,22 @@
 /**
  * Turns committed metadata batches into images and tells the publishers, in order.
  *
- * Fed by `ControllerPort.subscribe`, whoever the controller is; the composition root makes one per
- * broker. Invariants:
+ * Fed by `ControllerPort.subscribe`, whoever the controller is; one per broker. Invariants:
  * - History is not published: while catching up in `start`, batches gather, and the first delta
  *   leads from nothing to the present. No publisher sees a topic that is long gone.
  * - Records of a metadata transaction are held back until its End, and dropped at its Abort;
  *   meanwhile the image stays as it was, its offset included.
  * - Publishers run one after the other, each seeing the deltas in order, none of them twice. One
  *   that throws stops the process: a broker must not go on with half-applied metadata.
+ * - The overlay, configs that are kept elsewhere than in the metadata log (a guest's mirror state,
+ *   G22), lies on top of the image always: over snapshots, and over the removal of its topics.
  */
 import { assert } from '../base/assert.ts';
+import type { Uuid } from '../base/uuid.ts';
 import type { ControllerPort } from './controller-port.ts';
-import { emptyImage, type MetadataImage } from './image.ts';
+import { ConfigResourceType, emptyImage, type MetadataImage } from './image.ts';
 import { applyRecords, type MetadataDelta } from './image-delta.ts';
+import { replaceImage } from './image-diff.ts';
 import type { MetadataRecord } from './record-framing.ts';
 import { type PlacedRecord, TransactionBuffer } from './transaction-buffer.ts';
 
@@ -33,7 +36,9 @@ interface Waiter {
 /** See the file header. */
 export class MetadataLoader {
   readonly #publishers: readonly MetadataPublisher[];
-  readonly #transaction = new TransactionBuffer();
+  #transaction = new TransactionBuffer();
+  /** By resource and name of the config. */
+  readonly #overlay = new Map<string, PlacedRecord>();
   #image: MetadataImage;
   #lastOffset = -1;
   /** Up to where nothing is held back. */
@@ -56,11 +61,13 @@ export class MetadataLoader {
    * Follows a controller's metadata. Resolves when the present has been published. Register the
    * broker first, so that the present does not show an earlier incarnation of it as leader.
    */
-  async start(controller: ControllerPort): Promise<void> {
+  async start(controller: Pick<ControllerPort, 'subscribe'>): Promise<void> {
     this.#history = [];
-    await controller.subscribe(this.#lastOffset + 1, (records, lastOffset, epoch) => {
-      this.replayBatch(records, lastOffset, epoch);
-    });
+    await controller.subscribe(
+      this.#lastOffset + 1,
+      (records, lastOffset, epoch) => this.replayBatch(records, lastOffset, epoch),
+      (records, lastOffset, epoch) => this.replaySnapshot(records, lastOffset, epoch),
+    );
     const history = this.#history;
     this.#history = undefined;
     this.#publish(history);
@@ -77,8 +84,73 @@ export class MetadataLoader {
     else for (const record of ready) this.#history.push(record);
   }
 
+  /**
+   * Replaces all that is known by the state that `records` make, as of `lastOffset`, and publishes
+   * the difference. An open metadata transaction is part of that state, or was aborted.
+   */
+  replaySnapshot(records: readonly MetadataRecord[], lastOffset: number, epoch: number): void {
+    assert(
+      lastOffset >= this.#lastOffset,
+      `metadata snapshot ${lastOffset} after ${this.#lastOffset}`,
+    );
+    this.#transaction = new TransactionBuffer();
+    this.#lastOffset = lastOffset;
+    this.#ready = { offset: lastOffset, epoch };
+    const placed = records.map((record) => ({ record, offset: lastOffset }));
+    if (this.#history !== undefined) {
+      this.#history = placed;
+      return;
+    }
+    const whole = [...placed, ...this.#overlay.values()];
+    this.#tell(replaceImage(this.#image, whole, lastOffset, epoch));
+  }
+
+  /**
+   * Lays config records over the image and publishes that at once; a null value takes one off
+   * again. Each stands at its own offset, whatever that of the image (see `membership`).
+   */
+  overlay(records: readonly PlacedRecord[]): void {
+    for (const placed of records) {
+      const { record } = placed;
+      assert(record.type === 'ConfigRecord', `${record.type} in an overlay`);
+      const { resourceType, resourceName, name, value } = record.value;
+      const key = `${resourceType}:${resourceName}:${name}`;
+      if (value === null) this.#overlay.delete(key);
+      else this.#overlay.set(key, placed);
+    }
+    // Before the first image there is nothing to publish: it will come with the overlay on it.
+    if (this.#history !== undefined || this.#image.offset === -1) return;
+    this.#tell(applyRecords(this.#image, records, this.#image.offset, this.#image.epoch));
+  }
+
   #publish(records: readonly PlacedRecord[]): void {
-    const delta = applyRecords(this.#image, records, this.#ready.offset, this.#ready.epoch);
+    const { offset, epoch } = this.#ready;
+    this.#tell(applyRecords(this.#image, this.#overlaid(records), offset, epoch));
+  }
+
+  /** With the overlay behind them, as far as they take it off: a removed topic's configs go. */
+  #overlaid(records: readonly PlacedRecord[]): readonly PlacedRecord[] {
+    if (this.#overlay.size === 0) return records;
+    if (this.#image.offset === -1) return [...records, ...this.#overlay.values()];
+    const created = new Map<Uuid, string>();
+    const removed = new Set<string | undefined>();
+    for (const { record } of records) {
+      if (record.type === 'TopicRecord') created.set(record.value.topicId, record.value.name);
+      if (record.type !== 'RemoveTopicRecord') continue;
+      const { topicId } = record.value;
+      removed.add(this.#image.topicsById.get(topicId)?.name ?? created.get(topicId));
+    }
+    if (removed.size === 0) return records;
+    const back = [...this.#overlay.values()].filter(
+      ({ record }) =>
+        record.type === 'ConfigRecord' &&
+        record.value.resourceType === ConfigResourceType.TOPIC &&
+        removed.has(record.value.resourceName),
+    );
+    return [...records, ...back];
+  }
+
+  #tell(delta: MetadataDelta): void {
     this.#image = delta.image;
     for (const publisher of this.#publishers) publisher.publish(delta);
     this.#wake();

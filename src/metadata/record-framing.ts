@@ -31,6 +31,12 @@ import {
   ProducerIdsRecord,
 } from './records/cluster-records.ts';
 import {
+  ClientQuotaRecord,
+  RemoveUserScramCredentialRecord,
+  UserScramCredentialRecord,
+} from './records/security-records.ts';
+import {
+  ClearElrRecord,
   PartitionChangeRecord,
   PartitionRecord,
   RemoveTopicRecord,
@@ -45,6 +51,8 @@ const SCHEMAS = {
   AbortTransactionRecord,
   BeginTransactionRecord,
   BrokerRegistrationChangeRecord,
+  ClearElrRecord,
+  ClientQuotaRecord,
   ConfigRecord,
   EndTransactionRecord,
   FeatureLevelRecord,
@@ -56,9 +64,11 @@ const SCHEMAS = {
   RegisterBrokerRecord,
   RegisterControllerRecord,
   RemoveTopicRecord,
+  RemoveUserScramCredentialRecord,
   TopicRecord,
   UnfenceBrokerRecord,
   UnregisterBrokerRecord,
+  UserScramCredentialRecord,
 } as const;
 
 /** Record versions at {@link METADATA_VERSION} that are not 0. */

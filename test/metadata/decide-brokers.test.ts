@@ -88,6 +88,7 @@ describe('decideBrokerRegistration', () => {
       listeners: [{ name: 'PLAINTEXT', host: 'localhost', port: 9092, securityProtocol: 0 }],
       features: registration(9, 7).features,
       logDirs: [id(2009)],
+      cordonedLogDirs: [],
     });
   });
 

@@ -381,6 +381,7 @@ export function heartbeat(
     wantFence: false,
     wantShutDown: false,
     offlineLogDirs: [],
+    cordonedLogDirs: null,
     ...wish,
   };
 }

@@ -224,6 +224,7 @@ function brokerImage(id: number): BrokerRegistrationImage {
     listeners: [],
     features: [],
     logDirs: [],
+    cordonedLogDirs: [],
   };
 }
 

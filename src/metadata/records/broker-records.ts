@@ -24,7 +24,7 @@ export const RegisterBrokerRecord = message({
   apiKey: 0,
   name: 'RegisterBrokerRecord',
   type: 'metadata',
-  validVersions: '0-3',
+  validVersions: '0-4',
   flexibleVersions: '0+',
   fields: {
     brokerId: int32('0+'),
@@ -46,6 +46,7 @@ export const RegisterBrokerRecord = message({
     fenced: bool('0+', { default: true }),
     inControlledShutdown: bool('1+', { default: false }),
     logDirs: tagged(array('3+', uuid), 0, '3+'),
+    cordonedLogDirs: tagged(nullable(array('4+', uuid), '4+', { default: null }), 1, '4+'),
   },
 });
 /** A decoded {@link RegisterBrokerRecord}. */
@@ -71,7 +72,7 @@ export const BrokerRegistrationChangeRecord = message({
   apiKey: 17,
   name: 'BrokerRegistrationChangeRecord',
   type: 'metadata',
-  validVersions: '0-2',
+  validVersions: '0-3',
   flexibleVersions: '0+',
   fields: {
     brokerId: int32('0+'),
@@ -79,6 +80,7 @@ export const BrokerRegistrationChangeRecord = message({
     fenced: tagged(int8('0+'), 0, '0+'),
     inControlledShutdown: tagged(int8('1+'), 1, '1+'),
     logDirs: tagged(array('2+', uuid), 2, '2+'),
+    cordonedLogDirs: tagged(nullable(array('3+', uuid), '3+', { default: null }), 3, '3+'),
   },
 });
 /** A decoded {@link BrokerRegistrationChangeRecord}. */

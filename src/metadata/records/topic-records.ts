@@ -93,3 +93,17 @@ export const RemoveTopicRecord = message({
 });
 /** A decoded {@link RemoveTopicRecord}. */
 export type RemoveTopicRecord = MessageOf<typeof RemoveTopicRecord>;
+
+/** Metadata record type 28. An empty name means every topic. */
+export const ClearElrRecord = message({
+  apiKey: 28,
+  name: 'ClearElrRecord',
+  type: 'metadata',
+  validVersions: '0',
+  flexibleVersions: '0+',
+  fields: {
+    topicName: string('0+'),
+  },
+});
+/** A decoded {@link ClearElrRecord}. */
+export type ClearElrRecord = MessageOf<typeof ClearElrRecord>;

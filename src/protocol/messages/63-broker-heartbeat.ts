@@ -1,7 +1,8 @@
 /**
  * API 63, BrokerHeartbeat.
  *
- * Keeps a registered broker unfenced.
+ * Keeps a registered broker unfenced. Version 2 (Apache Kafka 4.3) adds the cordoned directories;
+ * on a controller that knows only version 1 they are left out of the request.
  */
 import {
   array,
@@ -11,16 +12,17 @@ import {
   int64,
   type MessageOf,
   message,
+  nullable,
   tagged,
   uuid,
 } from '../schema.ts';
 
-/** Request of API 63, versions 0-1. */
+/** Request of API 63, versions 0-2. */
 export const BrokerHeartbeatRequest = message({
   apiKey: 63,
   name: 'BrokerHeartbeatRequest',
   type: 'request',
-  validVersions: '0-1',
+  validVersions: '0-2',
   flexibleVersions: '0+',
   fields: {
     brokerId: int32('0+'),
@@ -29,6 +31,11 @@ export const BrokerHeartbeatRequest = message({
     wantFence: bool('0+'),
     wantShutDown: bool('0+'),
     offlineLogDirs: tagged(array('1+', uuid), 0, '1+'),
+    cordonedLogDirs: tagged(
+      nullable(array('2+', uuid, { ignorable: true }), '2+', { default: null }),
+      1,
+      '2+',
+    ),
   },
 });
 /** A decoded {@link BrokerHeartbeatRequest}. */
@@ -39,7 +46,7 @@ export const BrokerHeartbeatResponse = message({
   apiKey: 63,
   name: 'BrokerHeartbeatResponse',
   type: 'response',
-  validVersions: '0-1',
+  validVersions: '0-2',
   flexibleVersions: '0+',
   fields: {
     throttleTimeMs: int32('0+'),
