@@ -7,6 +7,7 @@
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
+import type { GroupOffsetLowering } from './group-offsets/lowering.ts';
 import type { MirrorStateStore } from './mirror-coordinator.ts';
 import type { PartitionFetch } from './partition-fetch.ts';
 import type { MirrorPartitionStates } from './partition-states.ts';
@@ -59,6 +60,11 @@ export interface DriverContext {
   mirror(
     name: string,
   ): { readonly source: SourceCluster; readonly settings: MirrorSettings } | undefined;
+  /**
+   * Lowers what groups committed above an offset of a partition (B1, G32); answers why it could
+   * not, as a sentence.
+   */
+  readonly lowerGroupOffsets?: GroupOffsetLowering | undefined;
   /** An event that the table does not allow: counted, never silent (S1). */
   onIllegal(message: string): void;
 }

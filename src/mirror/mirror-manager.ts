@@ -38,6 +38,8 @@ export interface MirrorManagerOptions {
   readonly coordinator: MirrorCoordinator;
   readonly controller: Pick<ControllerPort, 'electSameLeader'>;
   readonly limits: MirrorBrokerSettings;
+  /** Absent: there are no groups. */
+  readonly lowerGroupOffsets?: DriverContext['lowerGroupOffsets'];
   /** {@link EMBEDDED_ROLE} when absent. */
   readonly role?: MirrorRole;
 }
@@ -72,6 +74,7 @@ export class MirrorManager implements MetadataPublisher, LeadershipListener {
       limits: options.limits,
       role: options.role ?? EMBEDDED_ROLE,
       mirror: (name) => this.mirror(name),
+      lowerGroupOffsets: options.lowerGroupOffsets,
       onIllegal: (message) => {
         this.#illegalEvents++;
         runtime.logger.warn('mirror: event without effect', { message });

@@ -370,6 +370,9 @@ export class PartitionDriver {
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
     await whenReplicasFollowed(this.#cutContext(isCurrent), partition);
+    const tooHigh = await this.#context.lowerGroupOffsets?.(partition, offset);
+    if (!isCurrent()) return;
+    if (tooHigh !== undefined) throw new MirrorFailure('DESTINATION_BUSY', tooHigh);
     await this.#post({ type: 'prepared' });
   }
 
@@ -411,6 +414,9 @@ export class PartitionDriver {
     await whenReplicasFollowed(context, this.partition);
     if (handover) await whenLiveReplicasFollowed(context, this.partition);
     const lastMirroredOffset = this.partition.log.logEndOffset;
+    // What could not be lowered was logged: a failover waits for no group (D3).
+    await this.#context.lowerGroupOffsets?.(this.partition, lastMirroredOffset);
+    if (!isCurrent()) return;
     await this.#post({ type, lastMirroredOffset });
   }
 

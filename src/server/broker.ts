@@ -33,6 +33,7 @@ import { parseList } from './config-definition.ts';
 import { configValidators } from './config-validators.ts';
 import { PartitionCoordinatorLog } from './coordinator-log.ts';
 import { dynamicBrokerConfig } from './dynamic-config.ts';
+import { type GroupOffsetParts, groupOffsetParts } from './group-offsets.ts';
 import { groupConfigOf } from './group-settings.ts';
 import { InternalTopics } from './internal-topics.ts';
 import { deletedTopicsPublisher, groupLeadership } from './leadership.ts';
@@ -111,6 +112,7 @@ function mirrorSettings(
 interface Parts {
   readonly services: BrokerServices;
   readonly mirrorManager: MirrorManager;
+  readonly groupOffsets: GroupOffsetParts;
 }
 
 interface Foundation extends Identity {
@@ -121,6 +123,27 @@ interface Foundation extends Identity {
   readonly states: MirrorPartitionStates;
   readonly controller: EmbeddedController;
   readonly brokerEpoch: () => number;
+}
+
+function groupCoordinator(
+  runtime: Runtime,
+  config: BrokerConfig,
+  log: PartitionCoordinatorLog,
+  image: () => MetadataImage,
+): GroupCoordinator {
+  return new GroupCoordinator(runtime, {
+    config: groupConfigOf(config),
+    log,
+    topics: {
+      idOf: (name) => image().topicsByName.get(name)?.id,
+      nameOf: (id) => image().topicsById.get(id)?.name,
+      exists: (name, partition) =>
+        image().topicsByName.get(name)?.partitions.has(partition) ?? false,
+    },
+    partitionCount: () =>
+      image().topicsByName.get(GROUP_METADATA_TOPIC)?.partitions.size ??
+      config.number('offsets.topic.num.partitions'),
+  });
 }
 
 /** Follows the metadata; publishers are those of the parts built below, in order. */
@@ -138,19 +161,16 @@ function build(foundation: Foundation): Parts {
     coordinator: mirrorCoordinator,
     controller,
     limits: mirrorSettings(config, brokerId, () => metadata.image),
+    lowerGroupOffsets: (partition, offset) => groupOffsets.lower(partition, offset),
   });
-  const groups = new GroupCoordinator(runtime, {
-    config: groupConfigOf(config),
-    log: coordinatorLog,
-    topics: {
-      idOf: (name) => metadata.image.topicsByName.get(name)?.id,
-      nameOf: (id) => metadata.image.topicsById.get(id)?.name,
-      exists: (name, partition) =>
-        metadata.image.topicsByName.get(name)?.partitions.has(partition) ?? false,
-    },
-    partitionCount: () =>
-      metadata.image.topicsByName.get(GROUP_METADATA_TOPIC)?.partitions.size ??
-      config.number('offsets.topic.num.partitions'),
+  const image = (): MetadataImage => metadata.image;
+  const groups = groupCoordinator(runtime, config, coordinatorLog, image);
+  const groupOffsets = groupOffsetParts(runtime, {
+    brokerId,
+    image,
+    groups,
+    internalTopics: () => internalTopics,
+    manager: mirrorManager,
   });
   const replicas = new ReplicaManager(runtime, {
     brokerId,
@@ -161,7 +181,8 @@ function build(foundation: Foundation): Parts {
     onLeadership: [groupLeadership(groups), mirrorManager],
     replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),
   });
-  const publishers = [states, replicas, mirrorManager, deletedTopicsPublisher(groups)];
+  const deletions = deletedTopicsPublisher(groups);
+  const publishers = [states, replicas, mirrorManager, groupOffsets.sync, deletions];
   const metadata = new MetadataLoader(clusterId, publishers);
   const internalTopics = new InternalTopics(config, controller, metadata);
   const services: BrokerServices = {
@@ -191,7 +212,7 @@ function build(foundation: Foundation): Parts {
     internalTopics,
     listedApis,
   };
-  return { services, mirrorManager };
+  return { services, mirrorManager, groupOffsets };
 }
 
 function socketServer(
@@ -283,7 +304,7 @@ function advertisedListener(config: BrokerConfig, bound: ListenerAddress): Liste
 /** Listens, joins the cluster, and serves once the present metadata has been applied. */
 async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broker> {
   const { runtime, config, brokerId, clusterId, controller, logManager } = foundation;
-  const { services, mirrorManager } = build({
+  const { services, mirrorManager, groupOffsets } = build({
     ...foundation,
     brokerEpoch: () => registration.epoch,
   });
@@ -302,6 +323,7 @@ async function serve(foundation: Omit<Foundation, 'brokerEpoch'>): Promise<Broke
   });
   const stop = async (): Promise<void> => {
     await sockets.close();
+    groupOffsets.sync.close();
     mirrorManager.close();
     await registration.leave();
     fetchSessions.close();

@@ -1,11 +1,11 @@
 /**
  * The consumer groups of a mirror's source (rule Y6): the GroupOffsetSource over a SourceCluster.
  *
- * A group is asked about at the broker that lists it, which is its coordinator: no FindCoordinator
- * is needed, and one that moves meanwhile answers NOT_COORDINATOR and is listed elsewhere next time.
- * The list of brokers is the source's metadata, asked anew when it is old or proved wrong, so that
- * an answer of another cluster is a failure before it is used (O4). Share and streams groups are not
- * read.
+ * A group is asked about at the broker that lists it, which is its coordinator: FindCoordinator is
+ * not needed, and a group that moves meanwhile answers NOT_COORDINATOR and is listed elsewhere next
+ * time. The list of brokers is the source's metadata, asked anew when it is old or proved wrong, so
+ * that another cluster is noticed before any of its answers is used (O4). Share and streams groups
+ * are not read.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import type { Clock } from '../../io/runtime.ts';
