@@ -85,6 +85,11 @@ function javaAbs(value: number): number {
   return value === -0x8000_0000 ? 0 : Math.abs(value);
 }
 
+/** The partition of a coordinator's topic that a key belongs to, as Apache Kafka hashes it. */
+export function partitionOfKey(key: string, partitions: number): number {
+  return javaAbs(javaHashCode(key)) % partitions;
+}
+
 /** Serves classic consumer groups and committed offsets. */
 export class GroupCoordinator {
   readonly #options: GroupCoordinatorOptions;
@@ -102,7 +107,7 @@ export class GroupCoordinator {
 
   /** The partition of `__consumer_offsets` that owns the group. */
   partitionFor(groupId: string): number {
-    return javaAbs(javaHashCode(groupId)) % this.#options.partitionCount();
+    return partitionOfKey(groupId, this.#options.partitionCount());
   }
 
   onBecomeLeader(partition: number, leaderEpoch: number): void {

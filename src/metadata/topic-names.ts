@@ -7,13 +7,18 @@
 /** Longest topic or mirror name, in characters. */
 export const MAX_NAME_LENGTH = 249;
 
+/** Where transactional ids are kept, one partition per coordinator shard. */
+export const TRANSACTION_STATE_TOPIC = '__transaction_state';
+/** Where the deliveries of share groups are kept. */
+export const SHARE_STATE_TOPIC = '__share_group_state';
+
 /** The topics that are the cluster's own (rule O5). */
 export const INTERNAL_TOPIC_NAMES: ReadonlySet<string> = new Set([
   '__cluster_metadata',
   '__consumer_offsets',
   '__mirror_state',
-  '__share_group_state',
-  '__transaction_state',
+  SHARE_STATE_TOPIC,
+  TRANSACTION_STATE_TOPIC,
 ]);
 
 /** The topic of the metadata log itself: never created, changed or deleted by a request. */

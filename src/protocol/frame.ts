@@ -203,3 +203,15 @@ export function encodeResponseFrame<M extends Message>(
   codec.write(writer, value);
   return finishFrame(writer);
 }
+
+/** A response whose body is encoded already, with size and header. */
+export function responseFrameOf(
+  request: Pick<RequestHeader, 'apiKey' | 'apiVersion' | 'correlationId'>,
+  body: Uint8Array,
+): Uint8Array[] {
+  const writer = new ByteWriter();
+  writer.int32(0);
+  writeResponseHeader(writer, request.apiKey, request.apiVersion, request.correlationId);
+  writer.raw(body);
+  return finishFrame(writer);
+}

@@ -9,6 +9,7 @@
 import type { GroupCoordinator } from '../coordinator/group-coordinator.ts';
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
+import type { FeatureRange } from '../metadata/image.ts';
 import type { MetadataLoader } from '../metadata/metadata-loader.ts';
 import type { MirrorOperations } from '../mirror/operations.ts';
 import {
@@ -40,6 +41,25 @@ export interface BrokerServices {
   readonly internalTopics: InternalTopics;
   /** What ApiVersions lists, in the order of the keys. */
   readonly listedApis: readonly ListedApi[];
+  /** Only where this broker is a guest in an Apache Kafka cluster. */
+  readonly guest?: GuestServices;
+}
+
+/** What only the handlers of a guest use. */
+export interface GuestServices {
+  /** As registered; ApiVersions tells them too. */
+  readonly supportedFeatures: readonly FeatureRange[];
+  /**
+   * Asks an Apache broker for topics; those missing are made there, if the cluster's settings allow
+   * it. Answers the error code of each topic that it could not be told about yet.
+   */
+  askForTopics(names: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** A request of this broker's own to the active controller; rejects when none answers. */
+  askController<Q extends Message, S extends Message>(
+    request: Q,
+    response: S,
+    value: EncodableOf<Q>,
+  ): Promise<MessageOf<S>>;
 }
 
 /** An API and the versions that clients are offered. */
@@ -62,6 +82,9 @@ export interface RequestContext {
   readonly connectionId: number;
 }
 
+/** The name of a client that proved none. */
+export const ANONYMOUS = 'User:ANONYMOUS';
+
 /** The answer to a request that gets none on the wire (Produce with acks=0). */
 export const NO_RESPONSE: unique symbol = Symbol('no response');
 
@@ -75,6 +98,26 @@ export interface ApiHandler {
   /** Versions served without being offered to stock clients (rule A9). */
   readonly unlistedVersions: VersionRange;
   handle(services: BrokerServices, request: unknown, context: RequestContext): unknown;
+}
+
+/** A handler of request bodies that this broker does not look into, or decodes itself. */
+export interface RawApiHandler extends Pick<ApiHandler, 'apiKey' | 'versions'> {
+  /** Answers the body of the response, in the version of the request. */
+  handleBody(
+    services: BrokerServices,
+    body: Uint8Array,
+    context: RequestContext,
+  ): Promise<Uint8Array>;
+}
+
+/** An API table: who serves which API key. */
+export type ApiTable = ReadonlyMap<number, ApiHandler | RawApiHandler>;
+
+/** What ApiVersions lists for the handlers, in the order of the keys. */
+export function listed(handlers: Iterable<ApiHandler | RawApiHandler>): ListedApi[] {
+  return [...handlers]
+    .map(({ apiKey, versions }) => ({ apiKey, minVersion: versions.min, maxVersion: versions.max }))
+    .sort((a, b) => a.apiKey - b.apiKey);
 }
 
 interface HandlerDeclaration<Q extends Message, S extends Message> {

@@ -4,7 +4,7 @@
  * What is not here is not offered in ApiVersions, and a request for it closes the connection as in
  * Apache Kafka.
  */
-import type { ApiHandler, ListedApi } from './api-handler.ts';
+import { type ApiHandler, type ListedApi, listed } from './api-handler.ts';
 import { produce } from './handlers/00-produce.ts';
 import { fetch } from './handlers/01-fetch.ts';
 import { listOffsets } from './handlers/02-list-offsets.ts';
@@ -87,6 +87,4 @@ export const apiTable: ReadonlyMap<number, ApiHandler> = new Map(
 );
 
 /** What ApiVersions lists, in the order of the keys. */
-export const listedApis: readonly ListedApi[] = handlers
-  .map(({ apiKey, versions }) => ({ apiKey, minVersion: versions.min, maxVersion: versions.max }))
-  .sort((a, b) => a.apiKey - b.apiKey);
+export const listedApis: readonly ListedApi[] = listed(handlers);

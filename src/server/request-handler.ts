@@ -11,25 +11,34 @@ import { ByteReader, MalformedBytes } from '../base/bytes.ts';
 import { ApiKey, apiName } from '../protocol/api-keys.ts';
 import { codec } from '../protocol/codec.ts';
 import { errors } from '../protocol/errors.ts';
-import { encodeResponseFrame } from '../protocol/frame.ts';
+import { encodeResponseFrame, responseFrameOf } from '../protocol/frame.ts';
 import { ApiVersionsResponse } from '../protocol/messages/18-api-versions.ts';
 import { type RequestHeader, readRequestHeader } from '../protocol/request-header.ts';
 import { type EncodableOf, inVersions, type Message } from '../protocol/schema.ts';
-import { type ApiHandler, type BrokerServices, NO_RESPONSE } from './api-handler.ts';
+import {
+  ANONYMOUS,
+  type ApiHandler,
+  type ApiTable,
+  type BrokerServices,
+  NO_RESPONSE,
+  type RawApiHandler,
+  type RequestContext,
+} from './api-handler.ts';
 import { type ConnectionContext, UnanswerableRequest } from './socket-server.ts';
+
+function serves(handler: ApiHandler | RawApiHandler, apiVersion: number): boolean {
+  if (inVersions(handler.versions, apiVersion)) return true;
+  return 'unlistedVersions' in handler && inVersions(handler.unlistedVersions, apiVersion);
+}
 
 /** Serves frames with the handlers of an API table. */
 export class RequestHandler {
   readonly #services: BrokerServices;
-  readonly #handlers: ReadonlyMap<number, ApiHandler>;
+  readonly #handlers: ApiTable;
   readonly #buffers: BufferPool;
 
   /** `buffers`: where the frames come from. */
-  constructor(
-    services: BrokerServices,
-    handlers: ReadonlyMap<number, ApiHandler>,
-    buffers: BufferPool,
-  ) {
+  constructor(services: BrokerServices, handlers: ApiTable, buffers: BufferPool) {
     this.#services = services;
     this.#handlers = handlers;
     this.#buffers = buffers;
@@ -43,18 +52,21 @@ export class RequestHandler {
     const reader = new ByteReader(frame);
     const header = this.#readHeader(reader, connection);
     const handler = this.#handlers.get(header.apiKey);
-    const served =
-      handler !== undefined &&
-      (inVersions(handler.versions, header.apiVersion) ||
-        inVersions(handler.unlistedVersions, header.apiVersion));
-    if (!served) return this.#unsupported(header, connection);
-    const request = this.#decode(handler.request, header, reader, connection);
-    const response = await handler.handle(this.#services, request, {
+    if (handler === undefined || !serves(handler, header.apiVersion)) {
+      return this.#unsupported(header, connection);
+    }
+    const context: RequestContext = {
       ...connection,
       apiVersion: header.apiVersion,
       clientId: header.clientId,
-      principal: 'User:ANONYMOUS',
-    });
+      principal: ANONYMOUS,
+    };
+    if ('handleBody' in handler) {
+      const body = reader.view(reader.remaining);
+      return responseFrameOf(header, await handler.handleBody(this.#services, body, context));
+    }
+    const request = this.#decode(handler.request, header, reader, connection);
+    const response = await handler.handle(this.#services, request, context);
     // Its records are in the log; other requests may leave parts of theirs behind.
     if (header.apiKey === ApiKey.Produce) this.#buffers.give(frame);
     if (response === NO_RESPONSE) return undefined;

@@ -34,7 +34,7 @@ interface JsonField {
   readonly tag?: number;
   readonly taggedVersions?: string;
   readonly default?: unknown;
-  readonly ignorable?: boolean;
+  readonly ignorable?: boolean | string;
   readonly entityType?: string;
   readonly fields?: readonly JsonField[];
 }
@@ -90,7 +90,8 @@ function fromJsonField(field: JsonField, message: JsonMessage): object {
     tagged: parseVersions(field.taggedVersions ?? 'none'),
     default: defaultInJson(field),
     explicit: 'default' in field,
-    ignorable: field.ignorable === true,
+    // One file of Kafka's says it with a string.
+    ignorable: String(field.ignorable) === 'true',
     fields: fields?.map((inner) => fromJsonField(inner, message)),
   };
 }

@@ -13,6 +13,7 @@ import { batchProblem, NO_PRODUCER_ID, RecordBatch } from '../../protocol/record
 import type { EncodableOf } from '../../protocol/schema.ts';
 import type { ProduceEntry, ProduceResult } from '../../replication/produce.ts';
 import {
+  type ApiHandler,
   apiHandler,
   type BrokerServices,
   NO_RESPONSE,
@@ -56,27 +57,47 @@ function answerOf(result: ProduceResult, apiVersion: number): PartitionAnswer {
   };
 }
 
+/** What a request asks of one partition. */
+export interface ProduceQuestion {
+  readonly topic: string;
+  readonly partition: number;
+  readonly isTransactional: boolean;
+}
+
+/** An error code to answer without appending, or undefined. */
+export type ProduceRefusal = (
+  services: BrokerServices,
+  question: ProduceQuestion,
+) => number | undefined;
+
+/** Nobody could end it: the last stable offset would stand still for ever. */
+const refuseTransactions: ProduceRefusal = (_services, { isTransactional }) =>
+  isTransactional ? errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code : undefined;
+
 /** Which entries are appended, and what is answered for the others. */
 function plan(
-  { metadata }: BrokerServices,
+  services: BrokerServices,
   request: ProduceRequest,
   byId: boolean,
+  refusal: ProduceRefusal,
 ): { slots: Slot[]; entries: ProduceEntry[] } {
   const slots: Slot[] = [];
   const entries: ProduceEntry[] = [];
   for (const [topic, { name, topicId, partitionData }] of request.topicData.entries()) {
     const known: { name: string; id: Uuid } | undefined = byId
-      ? metadata.image.topicsById.get(topicId)
+      ? services.metadata.image.topicsById.get(topicId)
       : { name, id: ZERO_UUID };
     for (const { index, records } of partitionData) {
-      const errorCode = errorBeforeAppend(request, known !== undefined, records);
+      const refuse = (isTransactional: boolean): number | undefined =>
+        refusal(services, { topic: known?.name ?? name, partition: index, isTransactional });
+      const errorCode = errorBeforeAppend(request, known !== undefined, records, refuse);
       if (errorCode === undefined && known !== undefined && records !== null) {
         slots.push({ topic, index, outcome: entries.length });
         entries.push({ topic: known.name, topicId: known.id, partition: index, records });
         continue;
       }
-      const refusal = { index, errorCode: errorCode ?? -1, ...REFUSED };
-      slots.push({ topic, index, outcome: refusal });
+      const refused = { index, errorCode: errorCode ?? -1, ...REFUSED };
+      slots.push({ topic, index, outcome: refused });
     }
   }
   return { slots, entries };
@@ -86,15 +107,15 @@ function errorBeforeAppend(
   request: ProduceRequest,
   known: boolean,
   records: Uint8Array | null,
+  refuse: (isTransactional: boolean) => number | undefined,
 ): number | undefined {
   if (!known) return errors.UNKNOWN_TOPIC_ID.code;
   if (records === null || records.length === 0) return errors.INVALID_RECORD.code;
-  if (request.transactionalId !== null) return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code;
   // Bytes that are no batch are refused at the append; of batches, exactly one is accepted there.
-  if (batchProblem(records) !== undefined) return undefined;
+  if (batchProblem(records) !== undefined) return refuse(request.transactionalId !== null);
   const batch = new RecordBatch(records);
-  // Nobody could end it: the last stable offset would stand still for ever.
-  if (batch.isTransactional) return errors.TRANSACTIONAL_ID_AUTHORIZATION_FAILED.code;
+  const refused = refuse(request.transactionalId !== null || batch.isTransactional);
+  if (refused !== undefined) return refused;
   // Ids below −1 are those of mirrored records (P1); a client's would pass for one of them.
   if (batch.producerId < NO_PRODUCER_ID) return errors.INVALID_RECORD.code;
   return undefined;
@@ -104,10 +125,11 @@ async function handle(
   services: BrokerServices,
   request: ProduceRequest,
   context: RequestContext,
+  refusal: ProduceRefusal,
 ): Promise<Answer | typeof NO_RESPONSE> {
   const { acks, timeoutMs } = request;
   const { apiVersion, listenerName } = context;
-  const { slots, entries } = plan(services, request, apiVersion >= TOPIC_ID_VERSION);
+  const { slots, entries } = plan(services, request, apiVersion >= TOPIC_ID_VERSION, refusal);
   const params = { acks, timeoutMs, source: 'client' as const };
   const results = entries.length === 0 ? [] : await services.replicas.produce(params, entries);
   const answers = slots.map(({ outcome }) => {
@@ -135,10 +157,15 @@ async function handle(
   };
 }
 
+/** API 0 with what is refused before it comes to an append. */
+export function produceHandler(refusal: ProduceRefusal): ApiHandler {
+  return apiHandler({
+    request: ProduceRequest,
+    response: ProduceResponse,
+    versions: '3-13',
+    handle: (services, request, context) => handle(services, request, context, refusal),
+  });
+}
+
 /** API 0. */
-export const produce = apiHandler({
-  request: ProduceRequest,
-  response: ProduceResponse,
-  versions: '3-13',
-  handle,
-});
+export const produce = produceHandler(refuseTransactions);

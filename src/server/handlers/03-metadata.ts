@@ -12,7 +12,12 @@ import { errors } from '../../protocol/errors.ts';
 import { MetadataRequest, MetadataResponse } from '../../protocol/messages/03-metadata.ts';
 import type { CreateTopicsResponse } from '../../protocol/messages/19-create-topics.ts';
 import type { EncodableOf } from '../../protocol/schema.ts';
-import { apiHandler, type BrokerServices, type RequestContext } from '../api-handler.ts';
+import {
+  type ApiHandler,
+  apiHandler,
+  type BrokerServices,
+  type RequestContext,
+} from '../api-handler.ts';
 import { brokerEndpoints, partitionView } from '../cluster-view.ts';
 import { isOnDemandTopic } from '../internal-topics.ts';
 
@@ -38,12 +43,14 @@ function missing(errorCode: number, name: string | null, topicId = ZERO_UUID): T
   return { errorCode, name, topicId, partitions: [] };
 }
 
-/** Creates topics that were asked for by name; answers the error of each one that failed. */
-async function autoCreate(
+/** Makes topics that were asked for by name; answers the error of each one that failed. */
+export type TopicCreation = (
   services: BrokerServices,
   names: readonly string[],
-  principal: string,
-): Promise<Map<string, number>> {
+  context: RequestContext,
+) => Promise<ReadonlyMap<string, number>>;
+
+const createHere: TopicCreation = async (services, names, { principal }) => {
   const failures = new Map<string, number>();
   const internal = names.filter(isOnDemandTopic);
   for (const name of internal) {
@@ -71,12 +78,13 @@ async function autoCreate(
     if (errorCode !== errors.NONE.code && !exists) failures.set(name, errorCode);
   }
   return failures;
-}
+};
 
 async function describeNamed(
   services: BrokerServices,
   request: MetadataRequest,
   context: RequestContext,
+  create: TopicCreation,
 ): Promise<TopicAnswer[]> {
   const wanted = request.topics ?? [];
   const before = services.metadata.image;
@@ -87,7 +95,7 @@ async function describeNamed(
     request.allowAutoTopicCreation && services.config.boolean('auto.create.topics.enable');
   const failures =
     mayCreate && absent.length > 0
-      ? await autoCreate(services, [...new Set(absent)], context.principal)
+      ? await create(services, [...new Set(absent)], context)
       : new Map<string, number>();
   const { image } = services.metadata;
   return wanted.map(({ name, topicId }) => {
@@ -104,27 +112,32 @@ async function describeNamed(
   });
 }
 
+/** API 3 with who makes the topics that are missing. */
+export function metadataHandler(create: TopicCreation): ApiHandler {
+  return apiHandler({
+    request: MetadataRequest,
+    response: MetadataResponse,
+    versions: '0-13',
+    handle: async (services, request, context) => {
+      // Version 0 has no null: there, an empty list means every topic.
+      const all =
+        request.topics === null || (context.apiVersion === 0 && request.topics.length === 0);
+      const topics = all
+        ? [...services.metadata.image.topicsByName.values()].map((topic) =>
+            describeTopic(services.metadata.image, topic),
+          )
+        : await describeNamed(services, request, context, create);
+      const { image } = services.metadata;
+      const brokers = brokerEndpoints(image, context.listenerName);
+      return {
+        brokers,
+        clusterId: services.clusterId,
+        controllerId: brokers[0]?.nodeId ?? -1,
+        topics,
+      };
+    },
+  });
+}
+
 /** API 3. */
-export const metadata = apiHandler({
-  request: MetadataRequest,
-  response: MetadataResponse,
-  versions: '0-13',
-  handle: async (services, request, context) => {
-    // Version 0 has no null: there, an empty list means every topic.
-    const all =
-      request.topics === null || (context.apiVersion === 0 && request.topics.length === 0);
-    const topics = all
-      ? [...services.metadata.image.topicsByName.values()].map((topic) =>
-          describeTopic(services.metadata.image, topic),
-        )
-      : await describeNamed(services, request, context);
-    const { image } = services.metadata;
-    const brokers = brokerEndpoints(image, context.listenerName);
-    return {
-      brokers,
-      clusterId: services.clusterId,
-      controllerId: brokers[0]?.nodeId ?? -1,
-      topics,
-    };
-  },
-});
+export const metadata = metadataHandler(createHere);

@@ -23,14 +23,14 @@ export const apiVersions = apiHandler({
   request: ApiVersionsRequest,
   response: ApiVersionsResponse,
   versions: '0-4',
-  handle: ({ listedApis, metadata }, request, { apiVersion }) => {
+  handle: ({ listedApis, guest, metadata }, request, { apiVersion }) => {
     const named = apiVersion >= 3;
     const { clientSoftwareName: name, clientSoftwareVersion: version } = request;
     if (named && !(SOFTWARE_NAME.test(name) && SOFTWARE_NAME.test(version))) {
       return { errorCode: errors.INVALID_REQUEST.code, apiKeys: [] };
     }
     const { image } = metadata;
-    const shown = supportedFeatures.filter(
+    const shown = (guest?.supportedFeatures ?? supportedFeatures).filter(
       ({ minSupportedVersion }) => minSupportedVersion > 0 || apiVersion >= ZERO_MIN_LEVEL_VERSION,
     );
     return {

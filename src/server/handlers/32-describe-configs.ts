@@ -2,9 +2,11 @@
  * DescribeConfigs: the settings of topics and brokers, with where each value comes from.
  *
  * `mirror.name` is never shown (rule O2), secrets never have a value. Mirror settings are a
- * resource type of their own (64, rule O1).
+ * resource type of their own (64, rule O1). In an Apache Kafka cluster there are overrides that we
+ * know nothing of: they are shown without a type, those of brokers without their value, which may
+ * be a secret.
  */
-import { ConfigResourceType } from '../../metadata/image.ts';
+import { ConfigResourceType, MIRROR_NAME_CONFIG } from '../../metadata/image.ts';
 import { mirrorSettingDefinitions } from '../../mirror/settings.ts';
 import { errors } from '../../protocol/errors.ts';
 import {
@@ -28,8 +30,12 @@ const ConfigSource = {
   brokerDefault: 3,
   staticBroker: 4,
   default: 5,
+  clientMetrics: 7,
+  group: 8,
   mirror: 1,
 } as const;
+/** The code of a config whose type is not known. */
+const UNKNOWN_TYPE = 0;
 /** The broker resource whose settings hold for every broker. */
 const EVERY_BROKER = '';
 
@@ -61,7 +67,7 @@ function topicConfigs(
 ): Config[] | undefined {
   if (!metadata.image.topicsByName.has(topic)) return undefined;
   const overrides = metadata.image.configs(ConfigResourceType.TOPIC, topic);
-  return topicConfigDefinitions.map((definition) => {
+  const known = topicConfigDefinitions.map((definition) => {
     const override = overrides.get(definition.name);
     if (override !== undefined) return configOf(definition, override, ConfigSource.topic, request);
     const synonym = definition.brokerSynonym;
@@ -69,6 +75,34 @@ function topicConfigs(
     const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
     return configOf(definition, config.topicDefault(definition.name), source, request);
   });
+  const foreign = foreignConfigs(overrides, topicConfigDefinitions, ConfigSource.topic, request);
+  return [...known, ...foreign.filter(({ name }) => name !== MIRROR_NAME_CONFIG)];
+}
+
+/** Overrides without a definition of ours. */
+function foreignConfigs(
+  overrides: ReadonlyMap<string, string>,
+  definitions: readonly ConfigDefinition[],
+  source: number,
+  request: DescribeConfigsRequest,
+  isSensitive = false,
+): Config[] {
+  const ours = new Set(definitions.map(({ name }) => name));
+  return [...overrides]
+    .filter(([name]) => !ours.has(name))
+    .map(([name, value]) => {
+      const shown = isSensitive ? null : value;
+      return {
+        name,
+        value: shown,
+        readOnly: false,
+        configSource: source,
+        isSensitive,
+        synonyms: request.includeSynonyms ? [{ name, value: shown, source }] : [],
+        configType: UNKNOWN_TYPE,
+        documentation: null,
+      };
+    });
 }
 
 function brokerConfigs(
@@ -79,7 +113,7 @@ function brokerConfigs(
   const shared = metadata.image.configs(ConfigResourceType.BROKER, EVERY_BROKER);
   const own = metadata.image.configs(ConfigResourceType.BROKER, String(brokerId));
   if (name !== EVERY_BROKER && name !== String(brokerId)) return undefined;
-  return brokerConfigDefinitions.flatMap((definition) => {
+  const known = brokerConfigDefinitions.flatMap((definition) => {
     const show = (value: string | null, source: number): Config =>
       configOf(definition, value, source, request, definition.dynamic !== true);
     const ofAll = shared.get(definition.name);
@@ -93,6 +127,13 @@ function brokerConfigs(
     const source = isStatic ? ConfigSource.staticBroker : ConfigSource.default;
     return [show(config.value(definition.name), source)];
   });
+  const foreign = (overrides: ReadonlyMap<string, string>, source: number): Config[] =>
+    foreignConfigs(overrides, brokerConfigDefinitions, source, request, true);
+  const ofAll = foreign(shared, ConfigSource.brokerDefault);
+  if (name === EVERY_BROKER) return [...known, ...ofAll];
+  const ofThis = foreign(own, ConfigSource.broker);
+  const hidden = new Set(ofThis.map((each) => each.name));
+  return [...known, ...ofThis, ...ofAll.filter((each) => !hidden.has(each.name))];
 }
 
 function mirrorConfigs(
@@ -107,6 +148,16 @@ function mirrorConfigs(
     const source = value === undefined ? ConfigSource.default : ConfigSource.mirror;
     return configOf(definition, value ?? definition.default, source, request);
   });
+}
+
+/** Resources of which only the overrides are known here. */
+function overridesOf(
+  { metadata }: BrokerServices,
+  { resourceType, resourceName }: Resource,
+  source: number,
+  request: DescribeConfigsRequest,
+): Config[] {
+  return foreignConfigs(metadata.image.configs(resourceType, resourceName), [], source, request);
 }
 
 function describe(
@@ -137,7 +188,10 @@ function describe(
       missing = errors.INVALID_REQUEST.code;
       break;
     case ConfigResourceType.GROUP:
-      configs = [];
+      configs = overridesOf(services, resource, ConfigSource.group, request);
+      break;
+    case ConfigResourceType.CLIENT_METRICS:
+      configs = overridesOf(services, resource, ConfigSource.clientMetrics, request);
       break;
     default:
       return fail(
