@@ -14,7 +14,6 @@ import {
   readResponseHeader,
   writeRequestHeader,
 } from '../../protocol/request-header.ts';
-import type { EncodableOf, Message } from '../../protocol/schema.ts';
 import type { ForwardContext } from '../controller-port.ts';
 
 const PRINCIPAL_VERSION = 0;
@@ -23,30 +22,24 @@ const IPV4_BYTES = 4;
 const IPV6_GROUPS = 8;
 
 /** A request as bytes, header included. */
-export function enclosedRequest(
-  request: Message,
-  header: RequestHeader,
-  value: unknown,
-): Uint8Array {
+export function enclosedRequest(header: RequestHeader, body: Uint8Array): Uint8Array {
   const writer = new ByteWriter();
   writeRequestHeader(writer, header);
-  // The codec of that API key made the value.
-  codec(request, header.apiVersion).write(writer, value as EncodableOf<Message>);
+  writer.raw(body);
   return writer.toBytes();
 }
 
-/** The response in an envelope; {@link MalformedBytes} when it answers something else. */
+/** The response's body in an envelope; {@link MalformedBytes} when it answers something else. */
 export function enclosedResponse(
-  response: Message,
   { apiKey, apiVersion, correlationId }: RequestHeader,
   bytes: Uint8Array,
-): unknown {
+): Uint8Array {
   const reader = new ByteReader(bytes);
   const answered = readResponseHeader(reader, apiKey, apiVersion);
   if (answered !== correlationId) {
     throw new MalformedBytes(`envelope answers ${answered}, not ${correlationId}`, 0);
   }
-  return codec(response, apiVersion).read(reader);
+  return reader.view(reader.remaining);
 }
 
 /** A principal as the controller reads it. */

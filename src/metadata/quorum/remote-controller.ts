@@ -11,6 +11,7 @@ import { present } from '../../base/assert.ts';
 import type { Uuid } from '../../base/uuid.ts';
 import type { Runtime } from '../../io/runtime.ts';
 import { apiName } from '../../protocol/api-keys.ts';
+import { codec } from '../../protocol/codec.ts';
 import { errorMessage, errorName, errors } from '../../protocol/errors.ts';
 import {
   AlterPartitionRequest,
@@ -196,31 +197,43 @@ export class RemoteController implements ControllerPort {
     if (schemas === undefined) {
       throw new RangeError(`API ${apiKey} cannot be forwarded to a controller`);
     }
-    const header = await this.#forwardHeader(schemas.request, version);
+    const served = await this.#servedVersion(schemas.request, version);
+    // The codec of that API key made the request.
+    const body = codec(schemas.request, served).encodeToBytes(request as EncodableOf<Message>);
+    const answer = await this.forwardRaw(apiKey, served, body, context);
+    return codec(schemas.response, served).decode(answer);
+  }
+
+  async #servedVersion(request: Message, maxVersion: number): Promise<number> {
+    const version = await this.#client.retry(undefined, async () => {
+      const { connection } = await this.#client.connect('forward');
+      return connection.version(request, maxVersion);
+    });
+    if (version !== undefined) return version;
+    const { code } = errors.UNSUPPORTED_VERSION;
+    throw new EnvelopeRefused(code, `the controller does not serve ${request.name}`);
+  }
+
+  /** The same with the bytes of request and response, which are nobody's business here. */
+  async forwardRaw(
+    apiKey: number,
+    apiVersion: number,
+    body: Uint8Array,
+    context: ForwardContext,
+  ): Promise<Uint8Array> {
+    const correlationId = this.#nextCorrelationId;
+    this.#nextCorrelationId = (correlationId + 1) & 0x7fffffff;
+    const { clientId = this.#clientId } = context;
+    const header = { apiKey, apiVersion, correlationId, clientId };
     const answer = await this.#client.send('forward', EnvelopeRequest, EnvelopeResponse, {
-      requestData: enclosedRequest(schemas.request, header, request),
+      requestData: enclosedRequest(header, body),
       requestPrincipal: principalBytes(context),
       clientHostAddress: addressBytes(context.clientAddress),
     });
     if (answer.errorCode !== errors.NONE.code || answer.responseData === null) {
       throw this.#refusedEnvelope(apiKey, answer.errorCode);
     }
-    return enclosedResponse(schemas.response, header, answer.responseData);
-  }
-
-  async #forwardHeader(request: Message, version: number) {
-    const apiKey = present(request.apiKey, 'API key');
-    const apiVersion = await this.#client.retry(undefined, async () => {
-      const { connection } = await this.#client.connect('forward');
-      return connection.version(request, version);
-    });
-    if (apiVersion === undefined) {
-      const error = errors.UNSUPPORTED_VERSION.code;
-      throw new EnvelopeRefused(error, `the controller does not serve ${apiName(apiKey)}`);
-    }
-    const correlationId = this.#nextCorrelationId;
-    this.#nextCorrelationId = (correlationId + 1) & 0x7fffffff;
-    return { apiKey, apiVersion, correlationId, clientId: this.#clientId };
+    return enclosedResponse(header, answer.responseData);
   }
 
   #refusedEnvelope(apiKey: number, errorCode: number): EnvelopeRefused {
