@@ -40,6 +40,7 @@ export function replaceImage(
     nextProducerId: fresh.nextProducerId,
     configsByResource: fresh.configsByResource,
     memberships: fresh.memberships,
+    security: fresh.security,
   });
   return {
     image,
