@@ -57,6 +57,8 @@ export class TestBroker {
   readonly configs = new Map<string, Partial<LogConfig>>();
   alterationError = 0;
   controllerLost = false;
+  /** The ISR policy. */
+  admits: (replicaId: number) => boolean = () => true;
   image: MetadataImage = emptyImage('cluster');
   readonly logManager: LogManager;
   readonly replicas: ReplicaManager;
@@ -73,6 +75,7 @@ export class TestBroker {
       logManager: this.logManager,
       controller: this.#controller(),
       mirrorGate: { readOnly: (_id, topic) => this.gate.get(topic) },
+      isrPolicy: { mayJoin: (_id, _partition, replicaId) => this.admits(replicaId) },
       topicConfig: (topic) => ({ ...DEFAULT_LOG_CONFIG, ...this.configs.get(topic) }),
       onLeadership: [
         {
