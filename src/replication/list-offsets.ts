@@ -2,8 +2,9 @@
  * ListOffsets and OffsetForLeaderEpoch for one partition that this broker leads.
  *
  * Pure look-ups over a `Partition`; `ReplicaManager` finds the partition and the handlers of APIs 2
- * and 23 turn the answers into versions. There is no tiered storage: "latest tiered" finds nothing,
- * as in Apache Kafka without it, and "earliest local" is the log start, except in a partial log.
+ * and 23 turn the answers into versions. There is no tiered storage: "latest tiered" and
+ * "earliest pending upload" find nothing, as in Apache Kafka without it, and "earliest local" is
+ * the log start, except in a partial log.
  */
 import type { Uuid } from '../base/uuid.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
@@ -18,6 +19,7 @@ export const OffsetSpec = {
   MAX_TIMESTAMP: -3n,
   EARLIEST_LOCAL: -4n,
   LATEST_TIERED: -5n,
+  EARLIEST_PENDING_UPLOAD: -6n,
 } as const;
 
 /** Names a partition for the look-ups of this file. */
@@ -79,12 +81,14 @@ export function listOffset(
       if (isolation !== 'logEnd' && log.highWatermark < partition.leaderEpochStartOffset) {
         return noOffset(errors.OFFSET_NOT_AVAILABLE.code);
       }
-      return at(partition.upperBound(isolation), log.latestEpoch);
+      // Restarted inside a batch, a log ends below its start, where its readers wait (F9).
+      return at(Math.max(partition.upperBound(isolation), log.logStartOffset), log.latestEpoch);
     case OffsetSpec.EARLIEST:
       return at(log.logStartOffset, log.epochForOffset(log.logStartOffset));
     case OffsetSpec.EARLIEST_LOCAL:
       return at(log.localLogStartOffset, log.epochForOffset(log.localLogStartOffset));
     case OffsetSpec.LATEST_TIERED:
+    case OffsetSpec.EARLIEST_PENDING_UPLOAD:
       return noOffset(0);
     case OffsetSpec.MAX_TIMESTAMP:
       return found(log.maxTimestamp(), partition.upperBound(isolation));

@@ -50,9 +50,11 @@ const NOTHING: PartitionRead = { error: 0, records: [], bytes: 0 };
 
 /** Whether a fetch is out of our log's range, as far as its offset alone says. */
 export function rangeError(log: Log, request: FetchPartition): ErrorCode {
-  const { logStartOffset, logEndOffset } = log;
+  const { logStartOffset } = log;
   const { fetchOffset, lastFetchedEpoch } = request;
-  const isBeyond = lastFetchedEpoch < 0 && fetchOffset > logEndOffset;
+  // Restarted inside a batch, a log ends below its start, where its readers wait (F9).
+  const end = Math.max(logStartOffset, log.logEndOffset);
+  const isBeyond = lastFetchedEpoch < 0 && fetchOffset > end;
   return isBeyond || fetchOffset < logStartOffset ? errors.OFFSET_OUT_OF_RANGE.code : 0;
 }
 
@@ -70,7 +72,10 @@ export function readPartition(
   if (divergingEpoch !== undefined) return { error: 0, records: [], bytes: 0, divergingEpoch };
   if (log.isElsewhere(fetchOffset)) return readElsewhere(partition, fetchOffset, params);
   const isolation = isolationOf(params);
-  const { maxBytes, minOneBatch } = limits;
+  const { minOneBatch } = limits;
+  // A follower cannot append more at once than a segment holds (G15).
+  const most = params.replicaId >= 0 ? log.config.segmentBytes : Number.POSITIVE_INFINITY;
+  const maxBytes = Math.min(limits.maxBytes, most);
   const isEmpty = fetchOffset >= partition.upperBound(isolation) || (maxBytes <= 0 && !minOneBatch);
   if (isEmpty) return NOTHING;
   const read = log.read(fetchOffset, maxBytes, isolation, minOneBatch);

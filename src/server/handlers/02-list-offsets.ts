@@ -1,8 +1,9 @@
 /**
  * ListOffsets: earliest, latest and by-timestamp offsets of partitions that this broker leads.
  *
- * With READ_COMMITTED "latest" is the last stable offset. Versions below 7, 8 and 9 do not know max
- * timestamp, earliest local and latest tiered: UNSUPPORTED_VERSION for that partition.
+ * With READ_COMMITTED "latest" is the last stable offset, for a replica it is the log end (G14).
+ * Versions below 7, 8, 9 and 11 do not know max timestamp, earliest local, latest tiered and
+ * earliest pending upload: UNSUPPORTED_VERSION for that partition.
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import { errors } from '../../protocol/errors.ts';
@@ -19,6 +20,7 @@ const FIRST_VERSIONS: ReadonlyMap<bigint, number> = new Map([
   [OffsetSpec.MAX_TIMESTAMP, 7],
   [OffsetSpec.EARLIEST_LOCAL, 8],
   [OffsetSpec.LATEST_TIERED, 9],
+  [OffsetSpec.EARLIEST_PENDING_UPLOAD, 11],
 ]);
 
 /** API 2. */
