@@ -372,6 +372,9 @@ export class LogStore implements FlushTarget {
    */
   restartAt(offset: number, epochs?: readonly EpochEntry[]): void {
     this.#beginCut(Math.min(offset, this.segments.first.baseOffset));
+    this.epochs.reset(epochs?.filter((entry) => entry.startOffset < offset));
+    // No batch of the new log could teach them; an old log that is left has them too, or is empty.
+    if (epochs !== undefined && this.epochs.flush(offset)) this.#syncDirectory();
     const old = this.segments.takeFrom(0);
     const reused = old.find((segment) => segment.baseOffset === offset);
     const segment = reused ?? this.#newSegment(offset);
@@ -383,7 +386,6 @@ export class LogStore implements FlushTarget {
     this.segments.push(segment);
     this.#logEndOffset = offset;
     this.#batchesEnd = offset;
-    this.epochs.reset(epochs);
     this.producers.clear();
     this.#removeSnapshots(() => true);
     this.#endCut(offset, offset, offset);

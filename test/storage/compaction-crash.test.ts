@@ -5,53 +5,18 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { seededRandom } from '../../src/base/random.ts';
-import { type Disk, DiskError, type DiskFile, type Runtime } from '../../src/io/runtime.ts';
+import { type Disk, DiskError } from '../../src/io/runtime.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
-import type { PowerLoss } from '../../src/sim/sim-file.ts';
 import { RECOVERY_POINT_FILE } from '../../src/storage/checkpoints.ts';
 import { LogManager } from '../../src/storage/log-manager.ts';
 import { COMPACTED, compact, left, put, segmentFiles } from './compaction-harness.ts';
+import { counted, ENDINGS, type Ending, nameOf } from './crash-points.ts';
 import { marker, readAll, type SeenBatch, SimHost, TP } from './harness.ts';
 
 const CONFIG = { ...COMPACTED, segmentBytes: 700, deleteRetentionMs: 0, fileDeleteDelayMs: 1000 };
 const MACHINE = 'machine';
 /** More calls than a compaction makes. */
 const MANY = 10_000;
-
-type Ending = 'kill' | PowerLoss;
-
-const ENDINGS: readonly Ending[] = [
-  'kill',
-  { unsynced: 'lose', tornTail: false },
-  { unsynced: 'prefix', tornTail: true },
-  { unsynced: 'subset', tornTail: true },
-];
-
-/** A runtime whose disk calls are counted: before number `fatal`, `crash` ends the process. */
-function counted(runtime: Runtime, fatal: number, crash: () => void) {
-  const state = { calls: 0, armed: false };
-  const count = (what: string): void => {
-    if (!state.armed || state.calls++ !== fatal) return;
-    crash();
-    throw new DiskError('EIO', what, 'the process ends here');
-  };
-  const wrap = <T extends object>(target: T, names: readonly (keyof T)[]): T =>
-    new Proxy(target, {
-      get: (object, name) => {
-        const value = object[name as keyof T];
-        if (typeof value !== 'function') return value;
-        return (...args: unknown[]) => {
-          if (names.includes(name as keyof T)) count(String(name));
-          const result: unknown = value.apply(object, args);
-          return name === 'open' ? wrap(result as DiskFile, FILE_CALLS) : result;
-        };
-      },
-    });
-  const disk = wrap<Disk>(runtime.disk, ['open', 'rename', 'remove', 'syncDirectory']);
-  return { runtime: { ...runtime, disk }, state };
-}
-
-const FILE_CALLS: readonly (keyof DiskFile)[] = ['write', 'truncate', 'sync', 'syncNow'];
 
 type Files = ReadonlyMap<string, Uint8Array>;
 
@@ -218,7 +183,7 @@ async function expectations(files: Files): Promise<Expected> {
 }
 
 for (const ending of ENDINGS) {
-  const name = ending === 'kill' ? 'kill' : `power loss, ${ending.unsynced}`;
+  const name = nameOf(ending);
   test(`${name} at every disk call of a compaction`, async () => {
     const files = await dirtyLog();
     const expected = await expectations(files);
