@@ -444,7 +444,7 @@ export class Partition {
       if (this.#replicas.follower(params.replicaId) === undefined) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
-      const known = this.#context.activeBrokerEpoch(params.replicaId) ?? -1;
+      const known = this.#context.brokerEpoch(params.replicaId);
       if (params.replicaEpoch >= 0 && params.replicaEpoch < known) {
         return errors.NOT_LEADER_OR_FOLLOWER.code;
       }
