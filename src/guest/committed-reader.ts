@@ -11,7 +11,7 @@
  */
 import { MalformedBytes } from '../base/bytes.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';
-import { errorName, errors } from '../protocol/errors.ts';
+import { errorName, errors, isRetriable } from '../protocol/errors.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import { ListOffsetsRequest, ListOffsetsResponse } from '../protocol/messages/02-list-offsets.ts';
 import { type DecodedRecord, decodeRecords } from '../protocol/record.ts';
@@ -56,10 +56,10 @@ export interface CommittedReaderOptions {
   /** For fetches, which wait. */
   readonly fetchClient: ClusterClient;
   readonly onRecord: (at: ReadPosition, record: DecodedRecord) => void;
-  /** What a fetch brought has been handed over; positions moved. */
-  readonly onProgress?: () => void;
   /** The log of the partition lost what was read: it begins anew. */
   readonly onReset: (partition: number) => void;
+  /** An error that waiting does not cure ends the reading, instead of being waited out. */
+  readonly endsWhenRefused?: boolean;
 }
 
 interface Waiter {
@@ -249,7 +249,6 @@ export class CommittedReader {
       for (const answer of response.responses.flatMap((each) => each.partitions)) {
         isGood = this.#take(answer) && isGood;
       }
-      this.#options.onProgress?.();
       this.#wake();
       return isGood;
     } catch (error) {
@@ -295,9 +294,18 @@ export class CommittedReader {
       this.#reset(partition);
       return true;
     }
-    if (errorCode !== errors.NONE.code) return false;
-    this.#readBatches(partition, answer);
-    return true;
+    if (errorCode === errors.NONE.code) this.#readBatches(partition, answer);
+    else this.#refused(partition, errorCode);
+    return errorCode === errors.NONE.code;
+  }
+
+  #refused(partition: number, errorCode: number): void {
+    const { topic, endsWhenRefused } = this.#options;
+    const error = errorName(errorCode);
+    this.#runtime.logger.warn('the state topic is not readable', { topic, partition, error });
+    if (endsWhenRefused !== true || isRetriable(errorCode)) return;
+    const text = `${topic}-${partition} is not readable: ${error}`;
+    this.#end(new ClusterError('refused', text, errorCode));
   }
 
   /** What was read is not there any more (records deleted, or an unclean election). */

@@ -52,7 +52,6 @@ export interface StateTopicOptions {
   /** Brokers of the cluster, none of them a guest's; asked at each need. */
   readonly brokers: () => readonly BrokerAddress[];
   readonly onRow: (row: ReadRow) => void;
-  readonly onProgress: () => void;
   readonly onReset: (partition: number) => void;
 }
 
@@ -79,7 +78,7 @@ export class StateTopic {
   readonly #producer: TransactionalProducer;
 
   constructor(runtime: Runtime, options: StateTopicOptions) {
-    const { nodeId, brokers, onRow, onProgress, onReset } = options;
+    const { nodeId, brokers, onRow, onReset } = options;
     this.#clock = runtime.clock;
     this.#nodeId = nodeId;
     const clientId = transactionalIdOf(nodeId);
@@ -97,7 +96,6 @@ export class StateTopic {
         const { key, value } = record;
         if (key !== null) onRow({ at, key, value, writer: writerOf(record) });
       },
-      onProgress,
       onReset,
     });
   }
