@@ -21,7 +21,7 @@ import type { MirrorStateName } from './states.ts';
 export interface MirrorRole {
   /** Of a mirror's source: P1, or G20. */
   producerIds(mirror: string): ProducerIdMapping;
-  /** `same`: a topic has its source's id (O3). `own`: one of its own, the source's is noted (G12). */
+  /** `same`: a topic has its source's id (O3). `own`: its own, the source's is noted (G12). */
   readonly topicIdentity: 'same' | 'own';
   /** With `own`: the id at the source with which the topic was added; undefined when not known. */
   sourceTopicIdOf(topic: string): Uuid | undefined;

@@ -1,5 +1,5 @@
 /**
- * What happens to the bytes of a source's batches on their way into the local log (F5, F6, P1, G20).
+ * What happens to a source's batches on their way into the local log (F5, F6, P1, G20).
  *
  * `scanBatches` looks at every batch of a partition's answer before anything is written: sizes,
  * order, CRC32C, format, producer ids, source epochs. `rewriteBatches` then changes two fields in
