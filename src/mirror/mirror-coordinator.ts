@@ -54,6 +54,18 @@ export interface MirrorStateStore {
   discard(key: RowKey, membershipOffset: number): Promise<ErrorCode>;
 }
 
+/** A store as a broker holds it: fed by leadership and metadata, and closed with the broker. */
+export interface MirrorRows extends MirrorStateStore {
+  /** The partition of `__mirror_state` that owns a key's text (C3); undefined before it exists. */
+  ownerOf(text: string): number | undefined;
+  /** This broker leads a partition of `__mirror_state` from now on. */
+  onBecomeLeader(partition: number, leaderEpoch: number): void;
+  onLoseLeadership(partition: number): void;
+  /** Tombstones the rows whose topic is gone (B2); what fails is left to the next sweep. */
+  sweep(): void;
+  close(): void;
+}
+
 interface QueuedWrite extends RowWrite {
   readonly resolve: (error: ErrorCode) => void;
 }
@@ -65,7 +77,7 @@ export interface MirrorCoordinatorOptions {
 }
 
 /** See the file header. */
-export class MirrorCoordinator implements MirrorStateStore {
+export class MirrorCoordinator implements MirrorRows {
   readonly #runtime: Runtime;
   readonly #image: () => MetadataImage;
   readonly #shards: CoordinatorRuntime<MirrorShard>;
@@ -83,7 +95,6 @@ export class MirrorCoordinator implements MirrorStateStore {
     });
   }
 
-  /** This broker leads a partition of `__mirror_state` from now on. */
   onBecomeLeader(partition: number, leaderEpoch: number): void {
     this.#shards.onBecomeLeader(partition, leaderEpoch);
   }
@@ -96,7 +107,6 @@ export class MirrorCoordinator implements MirrorStateStore {
     this.#shards.close();
   }
 
-  /** The partition that owns a key's text (rule C3); undefined before the first CreateMirror. */
   ownerOf(text: string): number | undefined {
     const topic = this.#image().topicsByName.get(MIRROR_STATE_TOPIC);
     return topic === undefined ? undefined : ownerPartition(text, topic.partitions.size);
@@ -139,7 +149,6 @@ export class MirrorCoordinator implements MirrorStateStore {
     return isCoordinatorError(answer) ? answer.error : answer;
   }
 
-  /** Tombstones the rows here whose topic is gone (B2); what fails is left to the next sweep. */
   sweep(): void {
     for (const partition of this.#shards.activePartitions()) void this.#sweep(partition);
   }

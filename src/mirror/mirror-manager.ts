@@ -16,7 +16,7 @@ import type { Partition } from '../replication/partition.ts';
 import type { LeadershipListener } from '../replication/replica-manager.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
 import { type DriverContext, EMBEDDED_ROLE, type MirrorRole } from './driver-context.ts';
-import type { MirrorCoordinator } from './mirror-coordinator.ts';
+import type { MirrorRows } from './mirror-coordinator.ts';
 import { PartitionDriver } from './partition-driver.ts';
 import type { MirrorPartitionStates } from './partition-states.ts';
 import { type MirrorBrokerSettings, type MirrorSettings, parseMirrorSettings } from './settings.ts';
@@ -35,7 +35,7 @@ export interface MirrorManagerOptions {
   /** This cluster's id. */
   readonly clusterId: string;
   readonly states: MirrorPartitionStates;
-  readonly coordinator: MirrorCoordinator;
+  readonly coordinator: MirrorRows;
   readonly controller: Pick<ControllerPort, 'electSameLeader'>;
   readonly limits: MirrorBrokerSettings;
   /** Absent: there are no groups. */

@@ -53,7 +53,7 @@ import type {
   WriteMirrorStatesResponse,
 } from '../protocol/messages/12797-write-mirror-states.ts';
 import { type MirrorCause, MirrorFailure } from './causes.ts';
-import type { MirrorCoordinator } from './mirror-coordinator.ts';
+import type { MirrorRows } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorQueries, type MirrorQueriesOptions } from './queries.ts';
 import { checkMirrorConfigs, checkMirrorName, parseMirrorSettings } from './settings.ts';
@@ -70,10 +70,10 @@ export interface MirrorOperationsOptions {
   readonly brokerId: number;
   /** This cluster's id. */
   readonly clusterId: string;
-  readonly controller: ControllerPort;
+  readonly controller: Pick<ControllerPort, 'forward'>;
   readonly image: () => MetadataImage;
   readonly manager: MirrorManager;
-  readonly coordinator: MirrorCoordinator;
+  readonly coordinator: MirrorRows;
   readonly offlinePartitions: MirrorQueriesOptions['offlinePartitions'];
   /** Makes `__mirror_state` if it is missing (C1); 0 or an error code. */
   readonly ensureStateTopic: () => Promise<number>;

@@ -33,9 +33,11 @@ import type {
 import type { OfflinePartition } from '../storage/log-manager.ts';
 import { partitionKey } from '../storage/topic-partition.ts';
 import { explain, type MirrorCause } from './causes.ts';
+import type { DriverStatus } from './driver-context.ts';
 import { type MirrorStateStore, mirrorNames } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
-import { MirrorState } from './states.ts';
+import type { MirrorStateRow } from './state-row.ts';
+import { MirrorState, stateName } from './states.ts';
 
 /** "Not asked for", as Kafka writes it. */
 const NO_AUTHORIZED_OPERATIONS = -2147483648;
@@ -62,6 +64,19 @@ function offlineBecause(reason: string): Pick<DescribedPartition, 'cause' | 'mes
   const cure = 'Make room or repair the disk, then restart twinlog.';
   const message = `its log is offline: ${reason}. ${cure}`;
   return { cause: 'STORAGE_BUSY' satisfies MirrorCause, message };
+}
+
+/** What a row alone says of its partition. */
+function statusOfRow(row: MirrorStateRow | undefined): DriverStatus {
+  return {
+    state: row === undefined ? 'UNKNOWN' : stateName(row.state),
+    row,
+    cause: row?.cause ?? '',
+    message: row?.message ?? '',
+    sinceMs: row?.sinceMs ?? -1,
+    nextRetryMs: -1,
+    progress: undefined,
+  };
 }
 
 /** See the file header. */
@@ -104,12 +119,15 @@ export class MirrorQueries {
     for (const { topic, partition, reason } of this.#options.offlinePartitions()) {
       offline.set(partitionKey(topic, partition), reason);
     }
-    const mirrors = (asked.length === 0 ? known : asked).map((mirrorName) => ({
-      errorCode: known.includes(mirrorName) ? errors.NONE.code : errors.RESOURCE_NOT_FOUND.code,
-      mirrorName,
-      topics: this.#describeTopics(mirrorName, members.get(mirrorName) ?? [], offline),
-      authorizedOperations: NO_AUTHORIZED_OPERATIONS,
-    }));
+    const mirrors: DescribedMirror[] = [];
+    for (const mirrorName of asked.length === 0 ? known : asked) {
+      mirrors.push({
+        errorCode: known.includes(mirrorName) ? errors.NONE.code : errors.RESOURCE_NOT_FOUND.code,
+        mirrorName,
+        topics: await this.#describeTopics(mirrorName, members.get(mirrorName) ?? [], offline),
+        authorizedOperations: NO_AUTHORIZED_OPERATIONS,
+      });
+    }
     return { throttleTimeMs: 0, mirrors };
   }
 
@@ -117,29 +135,29 @@ export class MirrorQueries {
     mirror: string,
     topics: readonly TopicImage[],
     offline: ReadonlyMap<string, string>,
-  ): DescribedMirror['topics'] {
-    return [...topics]
-      .sort((a, b) => (a.name < b.name ? -1 : 1))
-      .map((topic) => ({
-        topicName: topic.name,
-        partitions: [...topic.partitions.keys()]
-          .sort((a, b) => a - b)
-          .map((partition) => {
-            const reason = offline.get(partitionKey(topic.name, partition));
-            const described = this.#describePartition(mirror, topic, partition);
-            return reason === undefined ? described : { ...described, ...offlineBecause(reason) };
-          }),
-      }));
+  ): Promise<DescribedMirror['topics']> {
+    const sorted = [...topics].sort((a, b) => (a.name < b.name ? -1 : 1));
+    return Promise.all(
+      sorted.map(async (topic) => {
+        const indexes = [...topic.partitions.keys()].sort((a, b) => a - b);
+        const partitions = indexes.map(async (partition) => {
+          const reason = offline.get(partitionKey(topic.name, partition));
+          const described = await this.#describePartition(mirror, topic, partition);
+          return reason === undefined ? described : { ...described, ...offlineBecause(reason) };
+        });
+        return { topicName: topic.name, partitions: await Promise.all(partitions) };
+      }),
+    );
   }
 
-  /** A4; a partition that another broker leads is UNKNOWN here. */
-  #describePartition(
+  /** A4; of a partition that another broker leads, its row is what is known here. */
+  async #describePartition(
     mirror: string,
     topic: TopicImage,
     partitionIndex: number,
-  ): DescribedPartition {
+  ): Promise<DescribedPartition> {
     const driver = this.#options.manager.driver(topic.id, partitionIndex);
-    const status = driver?.status();
+    const status = driver?.status() ?? (await this.#rowStatus(mirror, topic.id, partitionIndex));
     const progress = status?.progress;
     const cause = status?.cause ?? '';
     const message = explain(cause, status?.message ?? '', { mirror, topic: topic.name });
@@ -158,6 +176,11 @@ export class MirrorQueries {
       nextRetryMs: status?.nextRetryMs ?? -1,
       lastMirroredOffset: status?.row?.lastMirroredOffset ?? -1,
     };
+  }
+
+  async #rowStatus(mirror: string, topicId: Uuid, partition: number): Promise<DriverStatus> {
+    const answer = await this.#options.coordinator.read({ mirror, topicId, partition });
+    return statusOfRow('row' in answer ? answer.row : undefined);
   }
 
   /** B2: by topic id and asking cluster where those are given, else by mirror name. */
