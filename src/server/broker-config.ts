@@ -27,6 +27,19 @@ const ownDefinitions: readonly ConfigDefinition[] = [
   define('broker.rack', 'string', null, 'Where this broker stands; shown to clients.'),
   define('listeners', 'list', 'PLAINTEXT://127.0.0.1:9092', 'Where clients connect.'),
   define('advertised.listeners', 'list', null, 'What clients are told to connect to.'),
+  define(
+    'listener.security.protocol.map',
+    'string',
+    'PLAINTEXT:PLAINTEXT',
+    'Protocols of the listeners by name.',
+  ),
+  define('inter.broker.listener.name', 'string', 'PLAINTEXT', 'Where brokers reach each other.'),
+  define(
+    'controller.quorum.bootstrap.servers',
+    'list',
+    null,
+    'Controllers of the Apache Kafka cluster that a guest joins.',
+  ),
   define('log.dirs', 'string', 'twinlog-data', 'The data directory (exactly one).'),
   define('num.partitions', 'int', '1', 'Partitions of a topic that names no count.', { min: 1 }),
   define('default.replication.factor', 'int', '1', 'Replicas of a topic that names no count.', {
@@ -154,17 +167,35 @@ export interface ListenerAddress {
   readonly port: number;
 }
 
-/** Parses `PLAINTEXT://host:port`; throws with a sentence that says what is wrong. */
-export function parseListener(text: string): ListenerAddress {
+/** Parses listener.security.protocol.map: `NAME:PROTOCOL,…`, names in capitals. */
+export function parseProtocolMap(text: string): ReadonlyMap<string, string> {
+  const pairs = text.split(',').flatMap((pair) => {
+    const [name, protocol] = pair.toUpperCase().split(':');
+    return name?.trim() && protocol?.trim() ? [[name.trim(), protocol.trim()] as const] : [];
+  });
+  return new Map(pairs);
+}
+
+const EVERY_NAME_IS_A_PROTOCOL: ReadonlyMap<string, string> = new Map();
+
+/**
+ * Parses `PLAINTEXT://host:port`; a name that `protocols` does not know is a protocol itself.
+ * Throws with a sentence that says what is wrong.
+ */
+export function parseListener(
+  text: string,
+  protocols: ReadonlyMap<string, string> = EVERY_NAME_IS_A_PROTOCOL,
+): ListenerAddress {
   const match = /^([A-Za-z0-9_]+):\/\/(\[[0-9a-fA-F:]+\]|[^:/]*):(\d{1,5})$/.exec(text.trim());
   if (!match || Number(match[3]) > 65_535) {
     throw new Error(`Invalid listener ${text}: write it as PLAINTEXT://HOST:PORT.`);
   }
-  const [, name = '', host = '', port = ''] = match;
-  if (name.toUpperCase() !== 'PLAINTEXT') {
+  const [, given = '', host = '', port = ''] = match;
+  const name = given.toUpperCase();
+  if ((protocols.get(name) ?? name) !== 'PLAINTEXT') {
     throw new Error(`Invalid listener ${text}: only PLAINTEXT listeners are supported so far.`);
   }
-  return { name: name.toUpperCase(), host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
+  return { name, host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
 }
 
 /** Values in force; text as given, checked, read through typed getters. */
