@@ -20,6 +20,7 @@ const LAYERS = [
   'coordinator',
   'replication',
   'mirror',
+  'guest',
   'server',
   'cli',
 ];
