@@ -32,8 +32,19 @@ export interface CompareOptions {
    * or its high watermark.
    */
   readonly upTo: 'lastStable' | 'highWatermark';
-  /** `mirrored` by P1, or `same` for a comparison with itself or with a follower. */
-  readonly producerIds: 'mirrored' | 'same';
+  /**
+   * `mirrored` by P1, `same` for a comparison with itself or with a follower, or the tag of the
+   * source that a guest adds (rule G20).
+   */
+  readonly producerIds: 'mirrored' | 'same' | { readonly tag: number };
+  /** A guest's topics have ids of their own (rule G12). */
+  readonly topicIds?: 'same' | 'own';
+}
+
+function expectedProducerId(sourceId: bigint, how: CompareOptions['producerIds']): bigint {
+  if (how === 'same') return sourceId;
+  if (how === 'mirrored') return mirroredProducerId(sourceId);
+  return sourceId === NO_PRODUCER_ID ? sourceId : sourceId + BigInt(how.tag) * 2n ** 40n;
 }
 
 const COMPARED = [
@@ -56,7 +67,7 @@ function compareBatch(source: RawBatch, destination: RawBatch, options: CompareO
     }
   }
   const { producerId } = source;
-  const wanted = options.producerIds === 'same' ? producerId : mirroredProducerId(producerId);
+  const wanted = expectedProducerId(producerId, options.producerIds);
   if (destination.producerId !== wanted) {
     differences.push(`producer id ${destination.producerId}, not ${wanted} (source ${producerId})`);
   }
@@ -65,7 +76,8 @@ function compareBatch(source: RawBatch, destination: RawBatch, options: CompareO
   return differences;
 }
 
-function compareBatches(
+/** What differs between two lists of batches, as lines. */
+export function compareBatches(
   source: readonly RawBatch[],
   destination: readonly RawBatch[],
   options: CompareOptions,
@@ -117,7 +129,7 @@ export function compareTopics(
   options: CompareOptions,
 ): string[] {
   const differences: string[] = [];
-  if (source.topicId !== destination.topicId) {
+  if (options.topicIds !== 'own' && source.topicId !== destination.topicId) {
     differences.push(`topic id ${source.topicId} became ${destination.topicId}`);
   }
   const count = Math.max(source.partitions.length, destination.partitions.length);

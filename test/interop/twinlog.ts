@@ -49,11 +49,13 @@ export interface TwinlogOptions {
   /** Broker settings, as in server.properties. */
   readonly settings?: Readonly<Record<string, string>>;
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
+  /** The command that runs a broker, and its own options; `serve` by default. */
+  readonly command?: readonly string[];
   /** A command and its arguments that become twinlog (`nsenter …`); they must keep the pid. */
   readonly wrapper?: readonly string[];
 }
 
-/** A twinlog broker with its embedded controller. */
+/** A twinlog broker, with its embedded controller or as a guest. */
 export class TwinlogBroker {
   readonly name: string;
   readonly host = '127.0.0.1';
@@ -63,6 +65,7 @@ export class TwinlogBroker {
   readonly log: string;
   readonly #settings: readonly string[];
   readonly #logLevel: string;
+  readonly #command: readonly string[];
   readonly #wrapper: readonly string[];
   #process: ManagedProcess | undefined;
 
@@ -74,6 +77,7 @@ export class TwinlogBroker {
     const settings = Object.entries(options.settings ?? {});
     this.#settings = settings.flatMap(([key, value]) => ['--set', `${key}=${value}`]);
     this.#logLevel = options.logLevel ?? 'info';
+    this.#command = options.command ?? ['serve'];
     this.#wrapper = options.wrapper ?? [];
   }
 
@@ -98,8 +102,15 @@ export class TwinlogBroker {
   /** Starts the process without waiting until it serves. */
   launch(): void {
     if (this.isRunning) throw new Error(`${this.name} is already running`);
-    const serve = ['serve', '--data', this.dataDir, '--listen', this.bootstrap];
-    const args = [MAIN, ...serve, '--log-level', this.#logLevel, ...this.#settings];
+    const place = ['--data', this.dataDir, '--listen', this.bootstrap];
+    const args = [
+      MAIN,
+      ...this.#command,
+      ...place,
+      '--log-level',
+      this.#logLevel,
+      ...this.#settings,
+    ];
     const [command = process.execPath, ...rest] = [...this.#wrapper, process.execPath];
     this.#process = spawnManaged({ command, args: [...rest, ...args], log: this.log });
   }

@@ -1,0 +1,48 @@
+/**
+ * Starts twinlog as a guest of a real Apache Kafka cluster, through the command line, as users do.
+ *
+ * A guest is a `TwinlogBroker` whose command is `guest run`: it keeps node id, port and data over
+ * `stop`/`kill9` and `start`. `guestCommand` runs the other `twinlog guest …` commands.
+ */
+import type { KafkaCluster } from './apache-kafka.ts';
+import { freePort } from './processes.ts';
+import { TwinlogBroker, twinlogCommand } from './twinlog.ts';
+
+/** The node id of the first guest in tests; the second one's is one above. */
+export const GUEST_ID = 201;
+
+/** What guest to start, and where. */
+export interface GuestOptions {
+  readonly name: string;
+  readonly cluster: KafkaCluster;
+  readonly nodeId?: number;
+  readonly settings?: Readonly<Record<string, string>>;
+  readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
+}
+
+/** Small internal topics, quick jobs. */
+const QUICK = { 'mirror.topic.num.partitions': '2' };
+
+/** Starts a guest with an empty data directory and waits until it serves. */
+export async function startGuest(options: GuestOptions): Promise<TwinlogBroker> {
+  const { cluster, nodeId = GUEST_ID, settings, ...rest } = options;
+  const where = ['--bootstrap-controller', cluster.controllerBootstrap];
+  const command = ['guest', 'run', ...where, '--node-id', String(nodeId)];
+  const guest = new TwinlogBroker(
+    { ...rest, command, settings: { ...QUICK, ...settings } },
+    await freePort(),
+  );
+  try {
+    await guest.start();
+    return guest;
+  } catch (error) {
+    await guest.destroy();
+    throw error;
+  }
+}
+
+/** Runs `twinlog guest <command>` against a cluster; its standard output, or an error with all. */
+export function guestCommand(cluster: KafkaCluster, ...args: readonly string[]): Promise<string> {
+  const where = ['--bootstrap-controller', cluster.controllerBootstrap];
+  return twinlogCommand('guest', ...args, ...where);
+}
