@@ -271,6 +271,35 @@ export class JavaClient {
     return records.map(fromWire).sort((a, b) => a.partition - b.partition || a.offset - b.offset);
   }
 
+  /**
+   * Makes the consumer `name`, a member of `group` (config `group.protocol`: classic or consumer).
+   * Without a committed offset it fails, unless the config says otherwise.
+   */
+  async openMember(
+    bootstrap: string,
+    name: string,
+    group: string,
+    topic: string,
+    config: Readonly<Record<string, string>> = {},
+  ): Promise<void> {
+    const all = { ...config, 'group.id': group };
+    await this.request('openMember', { bootstrap, name, topic, config: all });
+  }
+
+  /** Exactly so many records (0: it waits for an assignment), committed behind, as they came. */
+  async readAsMember(name: string, count: number): Promise<ClientRecord[]> {
+    const { records } = await this.request<{ records: WireRecord[] }>('readAsMember', {
+      name,
+      count,
+    });
+    return records.map(fromWire);
+  }
+
+  /** Leaves the group. */
+  async closeMember(name: string): Promise<void> {
+    await this.request('closeMember', { name });
+  }
+
   /** One plain record to partition 0, as an application would send it. */
   async tryProduce(bootstrap: string, topic: string, partition = 0): Promise<Attempt> {
     return await this.request<Attempt>('tryProduce', { bootstrap, topic, partition });

@@ -74,8 +74,8 @@ export async function franzGo(): Promise<ClientUnderTest | undefined> {
   return programClient('franz-go', program, []);
 }
 
-/** librdkafka in a virtual environment; undefined without Python. */
-export async function librdkafka(): Promise<ClientUnderTest | undefined> {
+/** How to run client.py with librdkafka beside it; undefined without Python. */
+async function pythonArguments(): Promise<string[] | undefined> {
   if (!(await isInstalled('python3'))) return undefined;
   const requirements = join(HERE, 'python', 'requirements.txt');
   const target = join(CACHE, 'interop', `python-${contentKey([requirements])}`);
@@ -86,8 +86,31 @@ export async function librdkafka(): Promise<ClientUnderTest | undefined> {
   });
   const bootstrap = `import sys, runpy; sys.path.insert(0, ${JSON.stringify(site)}); sys.argv.pop(0)
 runpy.run_path(sys.argv[0], run_name='__main__')`;
-  const script = join(HERE, 'python', 'client.py');
-  return programClient('librdkafka', 'python3', ['-c', bootstrap, script]);
+  return ['-c', bootstrap, join(HERE, 'python', 'client.py')];
+}
+
+/** librdkafka as a client under test; undefined without Python. */
+export async function librdkafka(): Promise<ClientUnderTest | undefined> {
+  const args = await pythonArguments();
+  return args === undefined ? undefined : programClient('librdkafka', 'python3', args);
+}
+
+/** Reads so many records as a member of a group; undefined without Python. */
+export type GroupReader = (
+  bootstrap: string,
+  topic: string,
+  group: string,
+  count: number,
+) => Promise<ClientRecord[]>;
+
+/** librdkafka as a member of a group, which commits behind what it read. */
+export async function librdkafkaMember(): Promise<GroupReader | undefined> {
+  const args = await pythonArguments();
+  if (args === undefined) return undefined;
+  return async (bootstrap, topic, group, count) => {
+    const all = [...args, 'group', bootstrap, topic, group, String(count)];
+    return parseRecords((await runOrThrow('python3', all, { timeoutMs: 60_000 })).stdout);
+  };
 }
 
 /** The Java client as a client under test. */

@@ -2,24 +2,77 @@ import com.fasterxml.jackson.databind.JsonNode;
 import com.fasterxml.jackson.databind.node.ArrayNode;
 import com.fasterxml.jackson.databind.node.ObjectNode;
 import java.time.Duration;
+import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Properties;
 import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.stream.Collectors;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 
-/** Reads topics without a group. */
+/** Reads topics without a group, or as named members of groups that live across requests. */
 final class Consumers {
     private static final long READ_LIMIT_MS = 50_000;
+    private static final Map<String, KafkaConsumer<byte[], byte[]>> OPEN =
+        new ConcurrentHashMap<>();
 
     static JsonNode handle(String command, JsonNode request) {
-        return command.equals("consume") ? consume(request) : null;
+        switch (command) {
+            case "consume": return consume(request);
+            case "openMember": return openMember(request);
+            case "readAsMember": return readAsMember(request);
+            case "closeMember": return closeMember(request);
+            default: return null;
+        }
+    }
+
+    /** Joins a group; there is no assignment before the first read. */
+    private static JsonNode openMember(JsonNode request) {
+        KafkaConsumer<byte[], byte[]> member = consumer(request);
+        member.subscribe(List.of(request.get("topic").asText()));
+        OPEN.put(request.get("name").asText(), member);
+        return InteropClient.JSON.createObjectNode();
+    }
+
+    /** Reads exactly `count` records (0: until there is an assignment) and commits behind them. */
+    private static JsonNode readAsMember(JsonNode request) {
+        KafkaConsumer<byte[], byte[]> member = OPEN.get(request.get("name").asText());
+        int count = request.get("count").asInt();
+        ArrayNode records = InteropClient.JSON.createArrayNode();
+        Map<TopicPartition, OffsetAndMetadata> next = new HashMap<>();
+        long deadline = System.currentTimeMillis() + READ_LIMIT_MS;
+        while (records.size() < count || member.assignment().isEmpty()) {
+            if (System.currentTimeMillis() > deadline) {
+                throw new IllegalStateException(records.size() + " of " + count + " records");
+            }
+            Set<TopicPartition> tooFar = new HashSet<>();
+            for (ConsumerRecord<byte[], byte[]> record : member.poll(Duration.ofMillis(100))) {
+                TopicPartition partition = new TopicPartition(record.topic(), record.partition());
+                if (records.size() < count) {
+                    records.add(fields(record));
+                    long after = record.offset() + 1;
+                    next.put(partition, new OffsetAndMetadata(after, record.leaderEpoch(), ""));
+                } else if (tooFar.add(partition)) {
+                    member.seek(partition, record.offset());
+                }
+            }
+        }
+        if (!next.isEmpty()) member.commitSync(next);
+        ObjectNode answer = InteropClient.JSON.createObjectNode();
+        answer.set("records", records);
+        return answer;
+    }
+
+    private static JsonNode closeMember(JsonNode request) {
+        OPEN.remove(request.get("name").asText()).close();
+        return InteropClient.JSON.createObjectNode();
     }
 
     static KafkaConsumer<byte[], byte[]> consumer(JsonNode request) {

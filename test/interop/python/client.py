@@ -3,6 +3,9 @@
     client.py read BOOTSTRAP TOPIC ISOLATION [MAX_BYTES]
                                        one JSON array a record, in the order of arrival
     client.py produce BOOTSTRAP TOPIC  one JSON object: what became of one record
+    client.py group BOOTSTRAP TOPIC GROUP COUNT
+                                       reads so many records as a member of the group, commits
+                                       behind them: one JSON array a record
 """
 
 import base64
@@ -52,10 +55,39 @@ def read(bootstrap, topic, isolation, max_bytes="1048576"):
                 raise KafkaException(message.error())
             left.discard(message.partition())
             continue
-        headers = [[name, text(value)] for name, value in message.headers() or []]
-        fields = [message.partition(), message.offset(), message.timestamp()[1],
-                  text(message.key()), text(message.value()), headers]
-        print(json.dumps(fields))
+        print(json.dumps(as_fields(message)))
+    consumer.close()
+
+
+def as_fields(message):
+    headers = [[name, text(value)] for name, value in message.headers() or []]
+    return [message.partition(), message.offset(), message.timestamp()[1],
+            text(message.key()), text(message.value()), headers]
+
+
+def group(bootstrap, topic, group_id, count):
+    consumer = Consumer({
+        "bootstrap.servers": bootstrap,
+        "group.id": group_id,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "fetch.wait.max.ms": 100,
+    })
+    consumer.subscribe([topic])
+    after = {}
+    deadline = time.monotonic() + LIMIT_S
+    for number in range(int(count)):
+        message = None
+        while message is None:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{number} of {count} records")
+            message = consumer.poll(0.2)
+        if message.error():
+            raise KafkaException(message.error())
+        print(json.dumps(as_fields(message)))
+        after[message.partition()] = message.offset() + 1
+    positions = [TopicPartition(topic, p, offset) for p, offset in after.items()]
+    consumer.commit(offsets=positions, asynchronous=False)
     consumer.close()
 
 
@@ -95,5 +127,7 @@ def produce(bootstrap, topic):
 if __name__ == "__main__":
     if sys.argv[1] == "read":
         read(*sys.argv[2:6])
+    elif sys.argv[1] == "group":
+        group(*sys.argv[2:6])
     else:
         produce(*sys.argv[2:4])
