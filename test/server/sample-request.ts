@@ -79,8 +79,9 @@ function scalar(name: string, kind: string, subject: Subject): unknown {
 }
 
 function valueFor(name: string, field: FieldSpec, version: number, subject: Subject): unknown {
-  if (Object.hasOwn(BY_NAME, name)) return BY_NAME[name];
-  const { kind, element, fields } = field;
+  const { kind, element, fields, nullableVersions } = field;
+  const isLegal = BY_NAME[name] !== null || inVersions(nullableVersions, version);
+  if (Object.hasOwn(BY_NAME, name) && isLegal) return BY_NAME[name];
   if (kind === 'struct') return structOf(fields ?? {}, version, subject);
   if (kind !== 'array') return scalar(name, kind, subject);
   return [
