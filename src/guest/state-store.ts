@@ -4,8 +4,8 @@
  * What `mirror-coordinator.ts` is where the controller is embedded: drivers and jobs read and write
  * rows through it. It holds all rows in memory, as the topic says, and checks every write against
  * them before it writes. Invariants:
- * - A read answers what is durable, after all that others had committed was read (S2); a write that
- *   answered NONE is committed, and by then rows and metadata overlay show it.
+ * - A read answers what is durable, after all that anybody had committed by then was read (S2); a
+ *   write that answered NONE is committed, and by then rows and metadata overlay show it.
  * - Before a row that another guest wrote last is replaced, that guest's transactional id is taken
  *   and all it wrote is read, so that nothing of it can follow (G22).
  * - Once fenced, everything is answered NOT_COORDINATOR until the id is taken anew, `mayOwn` agreed
@@ -116,7 +116,8 @@ export class GuestStateStore implements MirrorStateStore {
       onRow: (row) => this.#take(row),
       onReset: (partition) => this.#rows.forgetPlaces(partition),
     });
-    this.#reading = new SharedRun(() => this.#topic.readToEnd('lastStable'));
+    // Not the last stable offset: what is committed may still lie beyond it.
+    this.#reading = new SharedRun(() => this.#topic.readToEnd('highWatermark'));
   }
 
   /**
