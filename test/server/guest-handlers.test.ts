@@ -75,6 +75,10 @@ function askingFor(names: string[], answer = new Map<string, number>()) {
       names.push(...asked);
       return Promise.resolve(answer);
     },
+    askForCoordinator: (keyType: number, key: string) => {
+      names.push(`${keyType} ${key}`);
+      return Promise.resolve();
+    },
   };
 }
 
@@ -117,7 +121,7 @@ test('a missing coordinator topic is asked of an Apache broker; share keys have 
   const key = `sg:${uuidOf(4)}:0`;
   const missing = await findIn(2, [key]);
   const unavailable = errors.COORDINATOR_NOT_AVAILABLE.code;
-  assert.deepEqual(missing, { asked: ['__share_group_state'], found: [[unavailable, -1]] });
+  assert.deepEqual(missing, { asked: [`2 ${key}`], found: [[unavailable, -1]] });
   const records = [brokerRecord(1), ...ledBy(3, '__share_group_state', [1])];
   assert.deepEqual((await findIn(2, [key], 6, imageOf(records))).found, [[0, 1]]);
   const invalid = errors.INVALID_REQUEST.code;

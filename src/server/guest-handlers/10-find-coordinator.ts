@@ -88,7 +88,7 @@ async function find(
   }
   const { metadata } = services;
   if (!metadata.image.topicsByName.has(topic)) {
-    await present(services.guest, 'guest services').askForTopics([topic]);
+    await present(services.guest, 'guest services').askForCoordinator(keyType, key);
   }
   const partitions = metadata.image.topicsByName.get(topic)?.partitions;
   if (partitions === undefined || partitions.size === 0) {
