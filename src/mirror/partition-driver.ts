@@ -18,6 +18,7 @@ import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import type { Partition } from '../replication/partition.ts';
 import { failureOf, type MirrorCause, MirrorFailure } from './causes.ts';
 import type { DriverContext, DriverStatus } from './driver-context.ts';
+import { LOWER_AT_STOP_BOUND_MS } from './group-offsets/lowering.ts';
 import { MirroringStay, type StayOwner } from './mirroring-stay.ts';
 import {
   checkAddedTopicId,
@@ -414,8 +415,9 @@ export class PartitionDriver {
     await whenReplicasFollowed(context, this.partition);
     if (handover) await whenLiveReplicasFollowed(context, this.partition);
     const lastMirroredOffset = this.partition.log.logEndOffset;
-    // What could not be lowered was logged: a failover waits for no group (D3).
-    await this.#context.lowerGroupOffsets?.(this.partition, lastMirroredOffset);
+    // What could not be lowered was logged: a failover does not wait for groups (D3).
+    const { lowerGroupOffsets } = this.#context;
+    await lowerGroupOffsets?.(this.partition, lastMirroredOffset, LOWER_AT_STOP_BOUND_MS);
     if (!isCurrent()) return;
     await this.#post({ type, lastMirroredOffset });
   }

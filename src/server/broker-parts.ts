@@ -138,7 +138,7 @@ export function buildParts(foundation: Foundation): Parts {
     controller,
     limits: mirrorSettings(config, brokerId, image),
     role: guest?.role ?? EMBEDDED_ROLE,
-    lowerGroupOffsets: (partition, offset) => groupOffsets.lower(partition, offset),
+    lowerGroupOffsets: (...cut) => groupOffsets.lower(...cut),
   });
   const groups = groupCoordinator(runtime, config, coordinatorLog, image);
   const groupOffsets = groupOffsetParts(runtime, {

@@ -11,8 +11,10 @@ import { partitionKey } from '../../storage/topic-partition.ts';
 import { isTransient } from './plan.ts';
 import type { GroupOffsetSink, PartitionHere } from './ports.ts';
 
-/** How often groups that are not at hand (their coordinator loads) are asked for. */
-export const LOWER_ATTEMPTS = 40;
+/** How long groups that are not at hand (their coordinator loads) are asked for, in ms. */
+export const LOWER_BOUND_MS = 10_000;
+/** The same at a stop, which must not wait for groups (D3). */
+export const LOWER_AT_STOP_BOUND_MS = 2_000;
 /** Pause between two attempts, in ms. */
 export const LOWER_RETRY_MS = 250;
 
@@ -20,6 +22,7 @@ export const LOWER_RETRY_MS = 250;
 export type GroupOffsetLowering = (
   partition: PartitionHere,
   offset: number,
+  boundMs?: number,
 ) => Promise<string | undefined>;
 
 /** Makes a {@link GroupOffsetLowering} of the groups behind a sink. */
@@ -27,22 +30,24 @@ export function groupOffsetLowering(
   runtime: Pick<Runtime, 'clock' | 'logger'>,
   sink: Pick<GroupOffsetSink, 'lower'>,
 ): GroupOffsetLowering {
-  return async ({ topic, topicId, partition }, offset) => {
-    for (let attempt = 1; ; attempt++) {
+  const { clock, logger } = runtime;
+  return async ({ topic, topicId, partition }, offset, boundMs = LOWER_BOUND_MS) => {
+    const deadline = clock.monotonicMs() + boundMs;
+    for (;;) {
       const { errorCode, lowered } = await sink.lower({ topic, topicId, partition }, offset);
       for (const { groupId, from, left } of lowered) {
         const fields = { group: groupId, topic, partition, from, to: offset };
-        if (left === undefined) runtime.logger.warn('group offset lowered', fields);
-        else runtime.logger.warn('group offset is too high', { ...fields, left });
+        if (left === undefined) logger.warn('group offset lowered', fields);
+        else logger.warn('group offset is too high', { ...fields, left });
       }
       if (errorCode === errors.NONE.code) return undefined;
-      if (!isTransient(errorCode) || attempt === LOWER_ATTEMPTS) {
+      if (!isTransient(errorCode) || clock.monotonicMs() + LOWER_RETRY_MS > deadline) {
         const where = partitionKey(topic, partition);
         const text = `group offsets of ${where} above ${offset}: ${errorName(errorCode)}`;
-        runtime.logger.warn('group offsets not lowered', { topic, partition, problem: text });
+        logger.warn('group offsets not lowered', { topic, partition, problem: text });
         return text;
       }
-      await new Promise<void>((resolve) => runtime.clock.setTimer(LOWER_RETRY_MS, resolve));
+      await new Promise<void>((resolve) => clock.setTimer(LOWER_RETRY_MS, resolve));
     }
   };
 }

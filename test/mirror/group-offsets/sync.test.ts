@@ -8,7 +8,7 @@ import { emptyImage, type MetadataImage } from '../../../src/metadata/image.ts';
 import type { MetadataDelta } from '../../../src/metadata/image-delta.ts';
 import { MirrorFailure } from '../../../src/mirror/causes.ts';
 import { LocalGroupOffsetSink } from '../../../src/mirror/group-offsets/local-sink.ts';
-import { groupOffsetLowering, LOWER_ATTEMPTS } from '../../../src/mirror/group-offsets/lowering.ts';
+import { groupOffsetLowering, LOWER_RETRY_MS } from '../../../src/mirror/group-offsets/lowering.ts';
 import { planText } from '../../../src/mirror/group-offsets/plan.ts';
 import type {
   MirroredPartition,
@@ -411,8 +411,12 @@ test('B1: a coordinator that loads is waited for, one that stays away is told', 
   };
   const busy = errors.NOT_COORDINATOR.code;
   const never = groupOffsetLowering(testRuntime(here.clock), { lower: () => refusing(busy) });
-  const failed = never(ORDERS, 3);
+  const failed = never(ORDERS, 3, 4 * LOWER_RETRY_MS);
   await here.clock.advance(60_000);
   assert.equal(await failed, 'group offsets of orders-0 above 3: NOT_COORDINATOR');
-  assert.equal(attempts, LOWER_ATTEMPTS);
+  assert.equal(attempts, 5);
+  const denied = errors.GROUP_AUTHORIZATION_FAILED.code;
+  const refused = groupOffsetLowering(testRuntime(here.clock), { lower: () => refusing(denied) });
+  assert.match((await refused(ORDERS, 3)) ?? '', /GROUP_AUTHORIZATION_FAILED$/);
+  assert.equal(attempts, 6);
 });
