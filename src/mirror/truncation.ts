@@ -39,6 +39,7 @@ export type CutPartition = Pick<
     Partition['log'],
     | 'directory'
     | 'logStartOffset'
+    | 'localLogStartOffset'
     | 'logEndOffset'
     | 'lastStableOffset'
     | 'openTransactions'
@@ -80,9 +81,18 @@ function check(context: CutContext): void {
   if (!context.isCurrent()) throw new Superseded('another leadership or state took over');
 }
 
-/** Keeps everything from `offset` on, if that is wanted (T4). */
+/**
+ * Keeps everything from `offset` on, if that is wanted (T4). What a partial log has not, it cannot
+ * keep; the other replicas have it and would follow the cut, so there is none.
+ */
 async function keep(context: CutContext, partition: CutPartition, offset: number): Promise<void> {
   if (!context.keepsTail) return;
+  const { localLogStartOffset } = partition.log;
+  if (offset < localLogStartOffset) {
+    const range = `[${offset}, ${localLogStartOffset})`;
+    const message = `no cut at ${offset}: the records ${range} are on other replicas only`;
+    throw new MirrorFailure('DESTINATION_BUSY', message);
+  }
   const kept = await keepTail(context.runtime, partition, offset);
   check(context);
   context.runtime.logger.warn('mirror cut: tail kept', { ...kept, topic: partition.topic });

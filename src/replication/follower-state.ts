@@ -49,6 +49,11 @@ export class FollowerState {
     return this.#brokerEpoch;
   }
 
+  /** Monotonic time of its last fetch in this epoch; of the epoch's start before the first. */
+  get lastFetchMs(): number {
+    return this.#lastFetchMs;
+  }
+
   /** True when its log end or start is new to us. */
   fetched(fetch: FollowerFetch, leaderEndOffset: number, nowMs: number): boolean {
     const { fetchOffset, logStartOffset } = fetch;

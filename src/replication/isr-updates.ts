@@ -141,7 +141,8 @@ export class ControllerIsrUpdates implements IsrUpdates {
       partitions.push({
         partitionIndex: change.partition,
         leaderEpoch: change.leaderEpoch,
-        newIsr: change.isr.map((member) => member.brokerId),
+        // Of versions below 3 only.
+        newIsr: [],
         newIsrWithEpochs: change.isr.map((member) => ({ ...member })),
         leaderRecoveryState: 0,
         partitionEpoch: change.partitionEpoch,

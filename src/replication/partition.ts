@@ -3,7 +3,8 @@
  *
  * Made and moved between roles by `ReplicaManager` from the metadata image; the leader's epoch and
  * ISR are always someone else's decision (embedded or Apache controller). Invariants:
- * - Nothing enters the log except through `append` and `appendMirrored`, both only while leading.
+ * - Nothing enters the log except through `append` and `appendMirrored`, both only while leading,
+ *   and through `followedLog`, only while following.
  * - Client and coordinator writes are refused while the mirror gate says read-only (R1–R3);
  *   mirrored appends are refused while it does not, and under any but the current leader epoch.
  * - The high watermark is the least log end of the (possibly growing) ISR, never lowered except by
@@ -17,6 +18,7 @@ import type { PartitionRegistration } from '../metadata/image.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import type { AppendResult, Log } from '../storage/log.ts';
+import type { SnapshotEntry } from '../storage/producer-snapshot.ts';
 import type { TopicPartition } from '../storage/topic-partition.ts';
 import {
   type CurrentLeader,
@@ -347,6 +349,28 @@ export class Partition {
   }
 
   /**
+   * What producers had done where an empty partial log begins (G29); to be told again after a cut
+   * below. Errors as `appendMirrored`, and INVALID_REQUEST for a log that is not empty.
+   */
+  adoptProducers(entries: readonly SnapshotEntry[], leaderEpoch: number): ErrorCode {
+    const refused = this.#mirrorError(leaderEpoch);
+    if (refused !== 0) return refused;
+    if (!this.log.isEmpty) return errors.INVALID_REQUEST.code;
+    const done = this.#log.guarded(() => this.log.adoptProducers(entries));
+    this.watchers.notify();
+    return done ? 0 : errors.KAFKA_STORAGE_ERROR.code;
+  }
+
+  /**
+   * The log, to be changed as a follower of the leader of this epoch; undefined when that is over.
+   * Ask again after every wait.
+   */
+  followedLog(leaderEpoch: number): PartitionLog | undefined {
+    const follows = this.#role === 'follower' && leaderEpoch === this.#leaderEpoch;
+    return follows && !this.log.isOffline ? this.#log : undefined;
+  }
+
+  /**
    * A cut below the start of our own epoch takes that from the epoch table; without it a follower
    * that has more would be told to start over instead of where to cut (G13).
    */
@@ -501,6 +525,11 @@ export class Partition {
   /** Asks for an ISR without those that may not be in it (G18). */
   reviewIsr(): void {
     if (this.isLeader()) this.#replicas.review(this.#leaderPosition());
+  }
+
+  /** Monotonic time of a follower's last fetch in this leadership; undefined: it is no follower. */
+  lastFetchMs(replicaId: number): number | undefined {
+    return this.#replicas.follower(replicaId)?.lastFetchMs;
   }
 
   /** Asks for an ISR without those that lag too long. Called now and then. */

@@ -34,6 +34,7 @@ import {
   type FetchResult,
   isolationOf,
 } from './fetch-types.ts';
+import { FollowerManager, type FollowOptions } from './follower-manager.ts';
 import { EVERYONE_MAY_JOIN, type IsrPolicy } from './isr-policy.ts';
 import { ControllerIsrUpdates } from './isr-updates.ts';
 import {
@@ -72,10 +73,14 @@ export interface ReplicaManagerOptions {
   readonly mirrorGate: MirrorGate;
   /** {@link EVERYONE_MAY_JOIN} when absent. */
   readonly isrPolicy?: IsrPolicy;
+  /** Topics that this broker takes replicas of; of others it holds nothing (G8). Absent: all. */
+  readonly holds?: (topic: string) => boolean;
   /** The settings of a topic's logs, from topic overrides and broker defaults as they are now. */
   readonly topicConfig: (topic: string) => LogConfig;
   /** Read at each change; complete before the first delta. */
   readonly onLeadership: readonly LeadershipListener[];
+  /** What this broker follows when others lead; absent: nothing. */
+  readonly following?: FollowOptions | undefined;
   /** {@link REPLICA_LAG_TIME_MAX_MS} when absent. */
   readonly replicaLagTimeMaxMs?: number;
 }
@@ -112,6 +117,7 @@ export class ReplicaManager implements MetadataPublisher {
   readonly #context: PartitionContext;
   readonly #isrUpdates: ControllerIsrUpdates;
   readonly #table = new PartitionTable();
+  readonly #followers: FollowerManager | undefined;
   /** Directories that could not be renamed away: nothing may be opened in their place. */
   readonly #stuck = new Set<string>();
   /** See {@link #unopened}. */
@@ -141,6 +147,14 @@ export class ReplicaManager implements MetadataPublisher {
       activeBrokerEpoch: (id) => this.#activeBrokerEpoch(id),
       onStorageFailure: (partition, error) => this.#storageFailed(partition, error),
     };
+    const { following } = options;
+    const image = (): MetadataImage => this.#table.image;
+    this.#followers = following && new FollowerManager(runtime, { ...following, brokerId, image });
+  }
+
+  /** What is to be followed, and from where, has changed. */
+  reviewFollowing(): void {
+    for (const partition of this.#table.all()) this.#followers?.review(partition);
   }
 
   /** Undefined when this broker does not hold it, or its log could not be opened. */
@@ -171,6 +185,7 @@ export class ReplicaManager implements MetadataPublisher {
   /** Stops timers; what waits is answered by its own time-out. */
   close(): void {
     this.#shrinkTimer?.cancel();
+    this.#followers?.close();
     this.#isrUpdates.close();
   }
 
@@ -269,9 +284,20 @@ export class ReplicaManager implements MetadataPublisher {
       this.#started = true;
       this.#setStraysAside(delta.image);
       for (const topic of delta.image.topicsById.values()) this.#applyTopic(topic, changes);
+      this.reviewFollowing();
       this.#scheduleIsrShrink();
     }
+    this.#followChanged(delta);
     this.#announce(changes);
+  }
+
+  /** A broker that registers anew can have another address. */
+  #followChanged({ changedTopics, changedBrokers }: MetadataDelta): void {
+    if (this.#followers === undefined) return;
+    if (changedBrokers.size > 0) this.reviewFollowing();
+    for (const id of changedTopics) {
+      for (const partition of this.#table.ofTopic(id)) this.#followers.review(partition);
+    }
   }
 
   #announce({ gained, lost, deleted }: RoleChanges): void {
@@ -286,7 +312,7 @@ export class ReplicaManager implements MetadataPublisher {
     if (topic === undefined) return;
     for (const registration of topic.partitions.values()) {
       const { topicId, partition: index, replicas } = registration;
-      if (replicas.includes(this.#options.brokerId)) {
+      if (replicas.includes(this.#options.brokerId) && this.#holds(topic.name)) {
         this.#applyPartition(registration, changes);
       } else {
         const held = this.#table.byId(topicId, index);
@@ -294,6 +320,10 @@ export class ReplicaManager implements MetadataPublisher {
         this.#table.forgetOffline(topicId, index);
       }
     }
+  }
+
+  #holds(topic: string): boolean {
+    return this.#options.holds?.(topic) ?? true;
   }
 
   #applyPartition(registration: PartitionRegistration, changes: RoleChanges): void {
@@ -380,6 +410,7 @@ export class ReplicaManager implements MetadataPublisher {
     changes.deleted.push(partition);
     this.#table.delete(partition);
     partition.markDeleted();
+    this.#followers?.forget(partition);
     const { logManager } = this.#options;
     this.#retire(topicPartition, 'log cannot be deleted', () =>
       logManager.deleteLog(topicPartition),
@@ -426,7 +457,8 @@ export class ReplicaManager implements MetadataPublisher {
       const { topic, partition } = log.topicPartition;
       const expected = image.topicsByName.get(topic);
       const registration = expected?.partitions.get(partition);
-      const here = registration?.replicas.includes(this.#options.brokerId) === true;
+      const isReplica = registration?.replicas.includes(this.#options.brokerId) === true;
+      const here = isReplica && this.#holds(topic);
       const sameId = log.topicId === undefined || log.topicId === expected?.id;
       if (!here || !sameId) this.#setAside(log, expected?.id);
     }

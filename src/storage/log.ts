@@ -140,6 +140,11 @@ export class Log {
     return this.#store.logEndOffset;
   }
 
+  /** No record is here; in a partial log others may have some. */
+  get isEmpty(): boolean {
+    return this.#store.logEndOffset === this.#store.segments.first.baseOffset;
+  }
+
   get highWatermark(): number {
     return this.#highWatermark;
   }
@@ -518,7 +523,7 @@ export class Log {
    */
   adoptProducers(entries: readonly SnapshotEntry[]): void {
     const store = this.#store;
-    assert(store.logEndOffset === store.segments.first.baseOffset, 'the log is empty');
+    assert(this.isEmpty, 'only an empty log adopts producers');
     store.onDisk(() => store.adoptProducers(entries));
     store.producers.onHighWatermark(this.#highWatermark);
   }
