@@ -168,6 +168,11 @@ export class GuestStateStore implements MirrorStateStore {
     return { error, rows: this.#rows.shard.rowsOf(topicId, partition) };
   }
 
+  /** A partition's row as far as the topic was read. */
+  known(key: RowKey): MirrorStateRow | undefined {
+    return this.#rows.shard.row(key);
+  }
+
   /** All partition rows known of a mirror. */
   rows(mirror: string): KeyedRow[] {
     return this.#rows.shard.rows().filter(({ key }) => key.mirror === mirror);

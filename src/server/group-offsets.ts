@@ -21,8 +21,8 @@ export interface GroupOffsetPorts {
   readonly sink: GroupOffsetSink;
   /** Whether this broker runs the mirror-wide jobs of a mirror (C3, G23). */
   readonly ownsJobs: (mirror: string) => boolean;
-  /** Absent: those that this broker leads. */
-  readonly partitions?: MirroredPartitions;
+  /** More than those that this broker leads, which are given; absent: those alone. */
+  readonly partitions?: (local: MirroredPartitions) => MirroredPartitions;
 }
 
 /** What {@link groupOffsetParts} puts together; parts that are made later are asked for. */
@@ -66,10 +66,11 @@ export function groupOffsetParts(
   surroundings: GroupOffsetSurroundings,
 ): GroupOffsetParts {
   const { image, manager, ports = ownPorts(surroundings) } = surroundings;
+  const local = new LocalMirroredPartitions({ image, manager });
   const sync = new GroupOffsetSync(runtime, {
     ownsJobs: ports.ownsJobs,
     mirror: (name) => manager.mirror(name),
-    partitions: ports.partitions ?? new LocalMirroredPartitions({ image, manager }),
+    partitions: ports.partitions?.(local) ?? local,
     sink: ports.sink,
   });
   return { sync, lower: groupOffsetLowering(runtime, ports.sink) };

@@ -5,7 +5,6 @@
  * commit and the write nothing else runs, so a stop that began before is always seen. Groups that
  * another broker coordinates are answered NOT_COORDINATOR.
  */
-import { ZERO_UUID } from '../../base/uuid.ts';
 import {
   GROUP_METADATA_TOPIC,
   type GroupCoordinator,
@@ -13,9 +12,9 @@ import {
 import type { MetadataImage } from '../../metadata/image.ts';
 import { errors } from '../../protocol/errors.ts';
 import { partitionKey } from '../../storage/topic-partition.ts';
+import { byTopic, resultOf } from './commit.ts';
 import type {
   CommitResult,
-  FailedOffset,
   GroupOffsetSink,
   HeldGroup,
   HeldOffset,
@@ -105,7 +104,7 @@ export class LocalGroupOffsetSink implements GroupOffsetSink {
     }
     const asked = offsets();
     if (asked.length === 0) return { kind: 'done', failed: [] };
-    const { topics } = await this.#options.groups.commitOffsets(
+    const response = await this.#options.groups.commitOffsets(
       {
         groupId,
         generationIdOrMemberEpoch: -1,
@@ -116,48 +115,10 @@ export class LocalGroupOffsetSink implements GroupOffsetSink {
       },
       COMMIT_VERSION,
     );
-    const names = new Map(asked.map(({ topic, topicId }) => [topicId, topic]));
-    const failed = topics.flatMap(({ topicId, partitions }) =>
-      partitions
-        .filter(({ errorCode }) => errorCode !== errors.NONE.code)
-        .map(({ partitionIndex, errorCode }) => ({
-          topic: names.get(topicId) ?? '',
-          partition: partitionIndex,
-          errorCode,
-        })),
-    );
-    return resultOf(failed);
+    return resultOf(asked, response);
   }
 
   lower(partition: PartitionHere, offset: number): Promise<LowerResult> {
     return this.#options.groups.lowerOffsets(partition, offset);
   }
-}
-
-/** The topics of an OffsetCommit request. */
-export function byTopic(offsets: readonly OffsetToCommit[]) {
-  const topics = new Map<string, OffsetToCommit[]>();
-  for (const each of offsets) {
-    const same = topics.get(each.topicId);
-    if (same === undefined) topics.set(each.topicId, [each]);
-    else same.push(each);
-  }
-  return [...topics.values()].map((same) => ({
-    name: same[0]?.topic ?? '',
-    topicId: same[0]?.topicId ?? ZERO_UUID,
-    partitions: same.map(({ partition, offset, metadata }) => ({
-      partitionIndex: partition,
-      committedOffset: offset,
-      // The epochs of the source mean nothing here, and a wrong one makes consumers wait (G27).
-      committedLeaderEpoch: -1,
-      committedMetadata: metadata,
-    })),
-  }));
-}
-
-/** What the errors of a commit's partitions say: a group with members refuses them all. */
-export function resultOf(failed: readonly FailedOffset[]): CommitResult {
-  const code = errors.UNKNOWN_MEMBER_ID.code;
-  if (failed.some(({ errorCode }) => errorCode === code)) return { kind: 'members' };
-  return { kind: 'done', failed };
 }
