@@ -26,6 +26,9 @@ import { ANONYMOUS, type ApiHandler, apiHandler } from '../api-handler.ts';
 type ScramAnswer = EncodableOf<typeof DescribeUserScramCredentialsResponse>;
 type ScramResult = ScramAnswer['results'][number];
 
+/** As Apache Kafka writes "no error" here, where null is legal, too. */
+const NO_MESSAGE = '';
+
 const describeAcls = apiHandler({
   request: DescribeAclsRequest,
   response: DescribeAclsResponse,
@@ -62,7 +65,7 @@ function describeUser({ scramCredentials }: SecurityImage, user: string): ScramR
   return {
     user,
     errorCode,
-    errorMessage: credentials === undefined ? `User ${user} has no SCRAM credentials.` : null,
+    errorMessage: credentials === undefined ? `User ${user} has no SCRAM credentials.` : NO_MESSAGE,
     credentialInfos: [...(credentials ?? [])].map(([mechanism, iterations]) => ({
       mechanism,
       iterations,
@@ -83,7 +86,7 @@ const describeUserScramCredentials = apiHandler({
       const { code: errorCode } = errors.DUPLICATE_RESOURCE;
       return { user, errorCode, errorMessage: errorMessage(errorCode), credentialInfos: [] };
     });
-    return { throttleTimeMs: 0, errorCode: errors.NONE.code, errorMessage: null, results };
+    return { throttleTimeMs: 0, errorCode: errors.NONE.code, errorMessage: NO_MESSAGE, results };
   },
 });
 
