@@ -20,8 +20,9 @@ import {
   type PartitionRegistration,
   type TopicImage,
 } from '../../src/metadata/image.ts';
+import { codec } from '../../src/protocol/codec.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
-import type { AlterPartitionRequest } from '../../src/protocol/messages/56-alter-partition.ts';
+import { AlterPartitionRequest } from '../../src/protocol/messages/56-alter-partition.ts';
 import { buildRecordBatch, type NewBatch } from '../../src/protocol/record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import { FetchSessions } from '../../src/replication/fetch-sessions.ts';
@@ -30,6 +31,7 @@ import type {
   FetchPartition,
   FetchResult,
 } from '../../src/replication/fetch-types.ts';
+import type { FollowOptions } from '../../src/replication/follower-manager.ts';
 import type { ReadOnlyReason } from '../../src/replication/mirror-gate.ts';
 import type { Partition } from '../../src/replication/partition.ts';
 import { ReplicaManager } from '../../src/replication/replica-manager.ts';
@@ -63,15 +65,18 @@ export class TestBroker {
   readonly logManager: LogManager;
   readonly replicas: ReplicaManager;
   readonly sessions: FetchSessions;
+  readonly brokerId: number;
   #topics = new Map<string, TopicImage>();
 
-  constructor() {
+  constructor(brokerId = THIS_BROKER, following?: FollowOptions) {
+    this.brokerId = brokerId;
     this.logManager = new LogManager(this.runtime, {
       logDir: this.directory,
       defaultConfig: DEFAULT_LOG_CONFIG,
     });
     this.replicas = new ReplicaManager(this.runtime, {
-      brokerId: THIS_BROKER,
+      brokerId,
+      following,
       logManager: this.logManager,
       controller: this.#controller(),
       mirrorGate: { readOnly: (_id, topic) => this.gate.get(topic) },
@@ -100,8 +105,12 @@ export class TestBroker {
   }
 
   /** Creates a topic led here by a single replica, or as `change` says. */
-  createTopic(name: string, partitions = 1, change: PartitionChange = {}): Uuid {
-    const id = randomUuid((length) => this.runtime.random.bytes(length));
+  createTopic(
+    name: string,
+    partitions = 1,
+    change: PartitionChange = {},
+    id = randomUuid((length) => this.runtime.random.bytes(length)),
+  ): Uuid {
     const registrations = new Map<number, PartitionRegistration>();
     for (let partition = 0; partition < partitions; partition++) {
       registrations.set(partition, {
@@ -197,6 +206,7 @@ export class TestBroker {
       subscribe: refuse,
       alterPartition: (request) => {
         this.alterations.push(request);
+        codec(AlterPartitionRequest, 3).encodeToBytes(request);
         if (this.controllerLost) return Promise.reject(new Error('no controller'));
         const topics = request.topics.map(({ topicId, partitions }) => ({
           topicId,
@@ -224,7 +234,7 @@ function brokerImage(id: number): BrokerRegistrationImage {
     rack: null,
     fenced: id === 3,
     inControlledShutdown: false,
-    listeners: [],
+    listeners: [{ name: 'PLAINTEXT', host: `broker-${id}`, port: 9092, securityProtocol: 0 }],
     features: [],
     logDirs: [],
     cordonedLogDirs: [],
@@ -232,8 +242,12 @@ function brokerImage(id: number): BrokerRegistrationImage {
 }
 
 /** A running test broker, closed when the test ends. */
-export async function startTestBroker(t: TestContext): Promise<TestBroker> {
-  const broker = new TestBroker();
+export async function startTestBroker(
+  t: TestContext,
+  brokerId = THIS_BROKER,
+  following?: FollowOptions,
+): Promise<TestBroker> {
+  const broker = new TestBroker(brokerId, following);
   t.after(() => broker.close());
   await broker.open();
   return broker;

@@ -288,7 +288,7 @@ test('a follower that caught up joins the ISR through the controller', async (t)
         {
           partitionIndex: 0,
           leaderEpoch: 0,
-          newIsr: [1, 2],
+          newIsr: [],
           newIsrWithEpochs: [
             { brokerId: 1, brokerEpoch: 101 },
             { brokerId: 2, brokerEpoch: 102 },
@@ -355,7 +355,9 @@ test('an ISR member that lags too long is taken out, and acks=all goes on', asyn
   await broker.clock.advance(29_000);
   assert.equal(broker.alterations.length, 0);
   await broker.clock.advance(17_000);
-  assert.deepEqual(broker.alterations[0]?.topics[0]?.partitions[0]?.newIsr, [1]);
+  assert.deepEqual(broker.alterations[0]?.topics[0]?.partitions[0]?.newIsrWithEpochs, [
+    { brokerId: 1, brokerEpoch: 101 },
+  ]);
   assert.deepEqual(broker.partition('a').isr, [1]);
   assert.equal(waiting.value?.[0]?.error, 0);
 });
