@@ -122,6 +122,7 @@ before(
       clusterId: cluster.clusterId,
       guest: {
         supportedFeatures: [],
+        mirrorAdmin: { forward: () => Promise.reject(new Error('not part of this test')) },
         askForTopics: (names) => questions.askForTopics(names),
         askForCoordinator: (keyType, key) => questions.askForCoordinator(keyType, key),
         askController: (request, response, value) => controller.send(request, response, value),

@@ -115,7 +115,7 @@ test('IncrementalAlterConfigs: settings of mirrors go their own way, all else is
     assert.deepEqual(seen, [[44, version, Buffer.from(sent).toString(), CLIENT]]);
 
     const decoded: unknown[] = [];
-    const controller = fakeController({
+    const mirrorAdmin = fakeController({
       forward: (apiKey, at, request, context) => {
         decoded.push(apiKey, at, (request as IncrementalAlterConfigsRequest).resources[0], context);
         const result = { errorCode: 40, errorMessage: 'no', resourceType: 64, resourceName: 'm' };
@@ -123,7 +123,8 @@ test('IncrementalAlterConfigs: settings of mirrors go their own way, all else is
       },
     });
     const mirrors = alter(ConfigResourceType.MIRROR, 'm');
-    const own = await askGuest(ALTER_CONFIGS, version, servicesOf({ controller }), mirrors);
+    const adminServices = servicesOf({ guest: { mirrorAdmin } });
+    const own = await askGuest(ALTER_CONFIGS, version, adminServices, mirrors);
     assert.equal(own.responses[0]?.errorCode, errors.INVALID_CONFIG.code);
     assert.deepEqual(decoded, [44, version, mirrors.resources[0], CLIENT]);
   }

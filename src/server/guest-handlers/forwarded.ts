@@ -109,12 +109,8 @@ const incrementalAlterConfigs: RawApiHandler = {
     );
     const apiKey = ApiKey.IncrementalAlterConfigs;
     if (!ofMirrors) return forward(services, apiKey, body, context);
-    const answer = await services.controller.forward(
-      apiKey,
-      apiVersion,
-      request,
-      forwardContext(context),
-    );
+    const { mirrorAdmin } = present(services.guest, 'guest services');
+    const answer = await mirrorAdmin.forward(apiKey, apiVersion, request, forwardContext(context));
     return encoded(
       IncrementalAlterConfigsResponse,
       apiVersion,
