@@ -120,22 +120,31 @@ export class FollowerManager {
         wanted.leaderEpoch === current.leaderEpoch &&
         addressText(wanted.address) === current.leader.address;
       if (stays) return;
-      this.forget(partition);
+      this.#leave(current);
     }
     if (wanted !== undefined) this.#start(partition, wanted);
+    if (current !== undefined) this.#closeIfIdle(current.leader);
   }
 
   /** Ends following; after this nothing of the partition is appended any more. */
   forget(partition: Partition): void {
     const followed = this.#followed.get(partition);
     if (followed === undefined) return;
+    this.#leave(followed);
+    this.#closeIfIdle(followed.leader);
+  }
+
+  #leave(followed: Followed): void {
+    const { partition, leader } = followed;
     this.#followed.delete(partition);
     followed.timer?.cancel();
-    const { leader } = followed;
     leader.loop.remove(partition);
     leader.members.delete(keyOf(partition));
+  }
+
+  #closeIfIdle(leader: Leader): void {
     if (leader.members.size > 0) return;
-    this.#leaders.delete(leader.id);
+    if (this.#leaders.get(leader.id) === leader) this.#leaders.delete(leader.id);
     leader.loop.close();
   }
 

@@ -279,7 +279,7 @@ export class ReplicaManager implements MetadataPublisher {
       for (const topic of delta.deletedTopics) this.#dropTopic(topic, changes);
       for (const id of delta.changedTopics)
         this.#applyTopic(delta.image.topicsById.get(id), changes);
-      this.#applyConfigs(delta);
+      this.#applyConfigs(delta, changes);
     } else {
       this.#started = true;
       this.#setStraysAside(delta.image);
@@ -426,7 +426,7 @@ export class ReplicaManager implements MetadataPublisher {
     if (renamed === undefined) this.#stuck.add(directoryName(topicPartition));
   }
 
-  #applyConfigs(delta: MetadataDelta): void {
+  #applyConfigs(delta: MetadataDelta, changes: RoleChanges): void {
     for (const { type, name } of delta.changedConfigs) {
       if (type === ConfigResourceType.BROKER) {
         for (const partition of this.#table.all()) this.#updateConfig(partition);
@@ -436,6 +436,8 @@ export class ReplicaManager implements MetadataPublisher {
       const topic = delta.image.topicsByName.get(name);
       if (topic === undefined) continue;
       for (const partition of this.#table.ofTopic(topic.id)) this.#updateConfig(partition);
+      // Whether it is held here may have changed with it.
+      if (this.#options.holds !== undefined) this.#applyTopic(topic, changes);
     }
   }
 
