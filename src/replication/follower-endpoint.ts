@@ -2,10 +2,10 @@
  * The way of a follower to the broker that leads: fetches as a replica of this cluster (G14), and
  * the questions beside.
  *
- * One per leader, owned by its fetcher loop. Fetches name topics by id and carry broker id and epoch
- * (KIP-903), so they need Fetch 15, which every Apache Kafka 4 has. Where the leader grants a fetch
- * session an idle partition costs nothing. Questions go over a connection of their own: behind a
- * fetch that waits for data they would wait, too.
+ * One per leader, owned by its fetcher loop. Fetches name topics by id and carry broker id and
+ * epoch (KIP-903), so they need Fetch 15, which every Apache Kafka 4 has. Where the leader grants a
+ * fetch session an idle partition costs nothing. Questions go over a connection of their own:
+ * behind a fetch that waits for data they would wait, too.
  */
 import { ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';

@@ -175,7 +175,7 @@ async function failBack(pair: Pair): Promise<void> {
   assert.deepEqual(cut, { error: 0, logEndOffset: 30 });
 }
 
-test('G29 once elected and cut, those who have more are cut there and keep all below', async (t) => {
+test('G29 once elected and cut, those with more are cut there and keep all below', async (t) => {
   const pair = await startPair(t);
   await failBack(pair);
   const below = contents(logOf(pair.first)).slice(0, 26);

@@ -160,7 +160,7 @@ test('G29 cut to its begin, a partial log is empty there and knows what came bef
   ]);
 });
 
-test('G31 cut below its begin, a partial log begins there, in the middle of what others have', async () => {
+test('G31 cut below its begin, a partial log begins there, above the log start', async () => {
   const host = begun();
   host.log.adoptProducers([openAt(950)]);
   append(host.log, 10);
