@@ -100,13 +100,20 @@ function sharedBrokers(previous: MetadataImage, fresh: MetadataImage) {
   const changed = new Set<number>();
   for (const broker of fresh.brokers.values()) {
     const old = previous.brokers.get(broker.id);
-    // Nothing in a registration but plain data, always built in the same order.
-    const isSame = old !== undefined && JSON.stringify(old) === JSON.stringify(broker);
+    const isSame = old !== undefined && comparable(old) === comparable(broker);
     all.set(broker.id, isSame ? old : broker);
     if (!isSame) changed.add(broker.id);
   }
   for (const id of previous.brokers.keys()) if (!all.has(id)) changed.add(id);
   return { all, changed };
+}
+
+/** A snapshot lists features and listeners in an order of its own. */
+function comparable(broker: BrokerRegistrationImage): string {
+  const byName = (a: { readonly name: string }, b: { readonly name: string }): number =>
+    a.name < b.name ? -1 : 1;
+  const features = [...broker.features].sort(byName);
+  return JSON.stringify({ ...broker, features, listeners: [...broker.listeners].sort(byName) });
 }
 
 /** Those of topics that are gone are not named, as in any other delta. */

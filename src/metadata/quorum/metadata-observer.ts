@@ -180,7 +180,8 @@ export class MetadataObserver {
   }
 
   async #take(at: LeaderConnection, partition: Partition): Promise<void> {
-    const { divergingEpoch, snapshotId } = partition;
+    const { divergingEpoch, snapshotId, highWatermark } = partition;
+    if (highWatermark >= 0) this.#target ??= highWatermark;
     if (snapshotId.endOffset >= 0) return await this.#loadSnapshot(at, snapshotId);
     if (divergingEpoch.endOffset >= 0) {
       const dropped = this.#tail.truncate(divergingEpoch.epoch, divergingEpoch.endOffset);
@@ -195,7 +196,7 @@ export class MetadataObserver {
       const node = `node ${at.leader.nodeId}`;
       throw new QuorumUnavailable(`malformed metadata from ${node}: ${error.message}`);
     }
-    this.#advance(partition.highWatermark);
+    this.#advance(highWatermark);
   }
 
   async #loadSnapshot(at: LeaderConnection, id: SnapshotId): Promise<void> {
@@ -213,9 +214,8 @@ export class MetadataObserver {
     for (const { records, lastOffset, epoch } of merged(this.#tail.commit(highWatermark))) {
       this.#options.onBatch(records, lastOffset, epoch);
     }
-    if (highWatermark < 0) return;
-    this.#target ??= highWatermark;
-    if (this.#tail.committedOffset >= this.#target) this.#caughtUp.resolve();
+    const target = this.#target ?? Number.POSITIVE_INFINITY;
+    if (this.#tail.committedOffset >= target) this.#caughtUp.resolve();
   }
 }
 

@@ -13,6 +13,7 @@ import type { Runtime } from '../../io/runtime.ts';
 import { apiName } from '../../protocol/api-keys.ts';
 import { codec } from '../../protocol/codec.ts';
 import { errorMessage, errorName, errors } from '../../protocol/errors.ts';
+import type { ApiRange } from '../../protocol/kafka-connection.ts';
 import {
   AlterPartitionRequest,
   AlterPartitionResponse,
@@ -116,6 +117,15 @@ export class RemoteController implements ControllerPort {
   /** Node ids of the controllers heard of, for the check that this node's is none (rule G11). */
   get controllerIds(): readonly number[] {
     return this.#client.controllerIds;
+  }
+
+  /** The APIs that the active controller serves, by API key; rejects when there is none. */
+  async apis(): Promise<ReadonlyMap<number, ApiRange>> {
+    const client = this.#client;
+    return await client.retry(undefined, async () => {
+      const { connection } = await client.connect('requests');
+      return connection.apis;
+    });
   }
 
   /** Stops following the metadata and ends all connections. */
