@@ -110,6 +110,7 @@ export class LogManager {
   /** Partition directories were made or renamed since the log directory was synced. */
   #directoriesChanged = true;
   #syncsSoon = false;
+  #recoveryWasWhole = true;
   #closed = false;
 
   constructor(runtime: Runtime, options: LogManagerOptions) {
@@ -196,6 +197,7 @@ export class LogManager {
       if (!known) throw error;
       const reason = (error as Error).message;
       this.#offline.set(partitionKey(topic, partition), { topic, partition, reason });
+      this.#recoveryWasWhole = false;
       logger.error('partition is offline', { topic, partition, reason });
     }
   }
@@ -234,6 +236,7 @@ export class LogManager {
       hasRecoveryPoint: this.#checkpoints.has(RECOVERY_POINT_FILE, key),
       ...this.#checkpoints.logStarts(key),
     });
+    if (loaded.wasCut) this.#recoveryWasWhole = false;
     const own = { topicPartition, topicId, directory, config };
     const log = new Log(this.#context, { ...own, loaded, firstDirtyOffset });
     log.updateHighWatermark(offset(HIGH_WATERMARK_FILE));
@@ -245,6 +248,11 @@ export class LogManager {
   #checkpointLogStarts(): void {
     this.#checkpoints.write(LOG_START_FILE);
     this.#checkpoints.write(LOCAL_LOG_START_FILE);
+  }
+
+  /** Whether `load` found every log as it was left, with nothing to be cut off. */
+  get recoveryWasWhole(): boolean {
+    return this.#recoveryWasWhole;
   }
 
   /** The log of a partition, if it is here and was opened. */

@@ -64,6 +64,8 @@ export interface LoadedLog {
   readonly isDurable: boolean;
   /** That the directory exists, and its topic id, are durable: it was flushed some time. */
   readonly isNamed: boolean;
+  /** Recovery cut something off. */
+  readonly wasCut: boolean;
   /** Offset of the newest snapshot file, if any. */
   readonly lastSnapshotOffset: number | undefined;
 }
@@ -153,6 +155,7 @@ class LogLoader {
         : Math.min(options.recoveryPoint, this.#logEndOffset),
       producers: this.#producers,
       epochs: this.#epochs,
+      wasCut: this.#wasCut,
       lastSnapshotOffset: this.#snapshots.at(-1),
     };
   }
