@@ -95,18 +95,19 @@ function warnOfExposure({ host, port }: Broker, config: BrokerConfig): void {
   );
 }
 
-/** Starts a broker; a CommandError when it cannot start. */
+/** Starts a broker, by default one with its own controller; a CommandError when it cannot start. */
 export async function runBroker(
   runtime: Runtime,
   config: BrokerConfig,
   output: Output,
+  start: typeof startBroker = startBroker,
 ): Promise<Broker> {
   for (const name of config.unknownNames) {
     process.stderr.write(`warning: setting ${name} is unknown to twinlog and ignored\n`);
   }
   let broker: Broker;
   try {
-    broker = await startBroker(runtime, { config, onFatal: endProcess });
+    broker = await start(runtime, { config, onFatal: endProcess });
   } catch (error) {
     throw new CommandError(`The broker cannot start: ${(error as Error).message}`);
   }

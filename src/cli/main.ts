@@ -10,6 +10,7 @@ import { Command, InvalidArgumentError, Option } from 'commander';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { dumpLog } from './dump-log.ts';
 import { DECODED_TOPICS } from './dump-records.ts';
+import { guestRun } from './guest.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -103,6 +104,17 @@ function addMirrorsCommands(program: Command): void {
     .action(describeMirrors);
 }
 
+function addGuestCommands(program: Command): void {
+  const guest = program
+    .command('guest')
+    .description('mirror into an Apache Kafka cluster, as one of its brokers');
+  brokerOptions(guest.command('run'), SERVE_PORT, 'info')
+    .description('join the cluster and stay until a signal comes')
+    .requiredOption('--bootstrap-controller <host:port>', 'controllers of the cluster')
+    .option('--node-id <id>', 'a node id that no broker or controller has', wholeNumber)
+    .action(guestRun);
+}
+
 function addDumpLogCommand(program: Command): void {
   const dump = jsonOption(program.command('dump-log <paths...>'));
   dump.setOptionValue('records', false);
@@ -133,6 +145,7 @@ function buildProgram(): Command {
     .requiredOption('--source <host:port>', 'bootstrap servers of the source cluster')
     .action(mirror);
   addMirrorsCommands(program);
+  addGuestCommands(program);
   addDumpLogCommand(program);
   quickstartOptions(jsonOption(program.command('quickstart')))
     .description('see it work: two clusters, a generator and a mirror in one process')

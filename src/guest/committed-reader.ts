@@ -220,7 +220,7 @@ export class CommittedReader {
     for (let failures = 0; ; ) {
       const partitions = this.#ledBy(leader);
       if (this.#ended !== undefined || partitions.length === 0) break;
-      const isGood = await this.#fetch(leader, partitions);
+      const isGood = await this.#fetch(leader, partitions, failures === 0 ? 'warn' : 'debug');
       failures = isGood ? 0 : failures + 1;
       if (isGood || this.#ended !== undefined) continue;
       this.#refresh();
@@ -231,7 +231,11 @@ export class CommittedReader {
   }
 
   /** False: something did not go well, so leaders are looked up again. */
-  async #fetch(leader: number, partitions: readonly number[]): Promise<boolean> {
+  async #fetch(
+    leader: number,
+    partitions: readonly number[],
+    level: 'warn' | 'debug',
+  ): Promise<boolean> {
     const { fetchClient, topic } = this.#options;
     try {
       const response = await fetchClient.call(
@@ -247,7 +251,7 @@ export class CommittedReader {
       }
       let isGood = true;
       for (const answer of response.responses.flatMap((each) => each.partitions)) {
-        isGood = this.#take(answer) && isGood;
+        isGood = this.#take(answer, level) && isGood;
       }
       this.#wake();
       return isGood;
@@ -255,7 +259,7 @@ export class CommittedReader {
       if (!(error instanceof ClusterError || error instanceof MalformedBytes)) throw error;
       if (this.#ended === undefined) {
         const fields = { topic, broker: leader, error: error.message };
-        this.#runtime.logger.warn('reading the state topic failed, trying again', fields);
+        this.#runtime.logger[level]('reading the state topic failed, trying again', fields);
       }
       return false;
     }
@@ -288,21 +292,21 @@ export class CommittedReader {
     }
   }
 
-  #take(answer: FetchedPartition): boolean {
+  #take(answer: FetchedPartition, level: 'warn' | 'debug'): boolean {
     const { partitionIndex: partition, errorCode } = answer;
     if (errorCode === errors.OFFSET_OUT_OF_RANGE.code) {
       this.#reset(partition);
       return true;
     }
     if (errorCode === errors.NONE.code) this.#readBatches(partition, answer);
-    else this.#refused(partition, errorCode);
+    else this.#refused(partition, errorCode, level);
     return errorCode === errors.NONE.code;
   }
 
-  #refused(partition: number, errorCode: number): void {
+  #refused(partition: number, errorCode: number, level: 'warn' | 'debug'): void {
     const { topic, endsWhenRefused } = this.#options;
     const error = errorName(errorCode);
-    this.#runtime.logger.warn('the state topic is not readable', { topic, partition, error });
+    this.#runtime.logger[level]('the state topic is not readable', { topic, partition, error });
     if (endsWhenRefused !== true || isRetriable(errorCode)) return;
     const text = `${topic}-${partition} is not readable: ${error}`;
     this.#end(new ClusterError('refused', text, errorCode));

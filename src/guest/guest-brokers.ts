@@ -17,9 +17,17 @@ import { murmur2 } from '../mirror/state-row.ts';
 /** The BROKER config that makes a broker a guest; its value is `true`. */
 export const GUEST_CONFIG = 'twinlog.guest';
 
+/** The BROKER config of a guest in whose partitions Apache followers stay in sync (G19). */
+export const GUEST_MAINTENANCE_CONFIG = 'twinlog.guest.maintenance';
+
+/** Whether a BROKER config that only guests have is `true`. */
+export function guestFlag(image: MetadataImage, brokerId: number, name: string): boolean {
+  return image.configs(ConfigResourceType.BROKER, String(brokerId)).get(name) === 'true';
+}
+
 /** Whether the broker of this id is a guest, registered or not. */
 export function isGuest(image: MetadataImage, brokerId: number): boolean {
-  return image.configs(ConfigResourceType.BROKER, String(brokerId)).get(GUEST_CONFIG) === 'true';
+  return guestFlag(image, brokerId, GUEST_CONFIG);
 }
 
 function sortedBrokers(image: MetadataImage, guest: boolean): BrokerRegistrationImage[] {

@@ -1,126 +1,103 @@
 /**
- * All jobs of a guest, wired to each other: what the composition root makes and tells of changes.
+ * The jobs of a guest, put together: who runs them, the lock of new topics, handing over, strays.
  *
- * Two level-triggered passes: `work` for mirrors (who runs them, upkeep of rows, locks, handover)
- * and `sweep` for what is none of ours; one that hangs does not hold the other up. `notice` is
- * called after every change of metadata or rows.
+ * Made by the composition root, which tells it of new metadata and rows. Two loops, so that foreign
+ * partitions are swept away while a handover waits for a controller. Invariants:
+ * - Within a loop one pass at a time, in the order: ownership, lock, handover.
+ * - Nothing is remembered between passes that metadata and rows do not say (G28).
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
-import type { ConfigValidators } from '../metadata/config-validator.ts';
-import type { MetadataImage } from '../metadata/image.ts';
-import { Cordon } from './cordon.ts';
+import type { MetadataDelta } from '../metadata/image-delta.ts';
+import type { MetadataPublisher } from '../metadata/metadata-loader.ts';
+import { GUEST_MAINTENANCE_CONFIG, guestFlag } from './guest-brokers.ts';
 import { Handover, type HandoverWait } from './handover.ts';
 import { GuestIsrRule } from './isr-rule.ts';
 import { JobOwnership } from './job-ownership.ts';
-import type { JobContext, JobController, JobStore } from './job-ports.ts';
+import type { JobContext } from './job-ports.ts';
 import { LevelJob } from './level-job.ts';
-import { GuestMirrorAdmin } from './mirror-admin.ts';
 import { type StrayProblem, StraySweeper } from './strays.ts';
-import type { TopicAdditionsOptions } from './topic-additions.ts';
 import { TopicLock } from './topic-lock.ts';
-import { TopicRows } from './topic-rows.ts';
-import { TopicUpkeep } from './topic-upkeep.ts';
 
-/** Time between two looks when nothing is noticed, in ms: patience and pauses end by these. */
-export const JOB_INTERVAL_MS = 500;
+/** Time between passes when nobody notices anything, in ms. */
+export const PASS_INTERVAL_MS = 1_000;
+/** A follower that has not fetched for so long is not waited for, in ms (G24). */
+export const RECENT_FETCH_MS = 2_000;
 
-/** What {@link GuestJobs} is made of. */
-export interface GuestJobsOptions
-  extends Pick<TopicAdditionsOptions, 'sourceConfigs' | 'replicationFactor'> {
-  /** This guest's id. */
-  readonly brokerId: number;
-  readonly controller: JobController;
-  readonly store: JobStore;
-  readonly image: () => MetadataImage;
-  /** For the settings of mirrors. */
-  readonly validators: ConfigValidators;
-  /** Whether a follower of a partition that this guest leads has fetched in the last second or two. */
-  readonly fetchedRecently: (topicId: Uuid, partition: number, brokerId: number) => boolean;
-  /** `ReplicaManager.reviewIsr`. */
+/** What {@link GuestJobs} are made of. */
+export interface GuestJobsOptions {
+  readonly context: JobContext;
+  /** When a follower of a partition led here fetched last, monotonic ms; undefined: not known. */
+  readonly lastFetchMs: (topicId: Uuid, partition: number, brokerId: number) => number | undefined;
+  /** Who may be in an ISR has changed. */
   readonly reviewIsr: () => void;
-  /** Whether `twinlog guest maintenance on` is in force. */
-  readonly inMaintenance: () => boolean;
-  readonly logDirs: readonly Uuid[];
-  /** Highest BrokerHeartbeat version of the active controller; undefined: not known yet. */
-  readonly heartbeatVersion: () => number | undefined;
-  /** Sends a heartbeat soon. */
-  readonly heartbeatNow: () => void;
 }
 
 /** See the file header. */
-export class GuestJobs {
-  /** Decides the mirror APIs; what `ControllerPort.forward` calls. */
-  readonly admin: GuestMirrorAdmin;
-  /** For the replica manager. */
+export class GuestJobs implements MetadataPublisher {
+  readonly name = 'guest jobs';
+  readonly ownership: JobOwnership;
+  /** Who may be in the ISR of what this guest leads. */
   readonly isrRule: GuestIsrRule;
-  /** For the heartbeats. */
-  readonly cordon: Cordon;
-  readonly #ownership: JobOwnership;
-  readonly #upkeep: TopicUpkeep;
-  readonly #lock: TopicLock;
   readonly #handover: Handover;
-  readonly #sweeper: StraySweeper;
-  readonly #jobs: readonly LevelJob[];
+  readonly #strays: StraySweeper;
+  readonly #mirrorJob: LevelJob;
+  readonly #strayJob: LevelJob;
 
-  constructor(runtime: Runtime, options: GuestJobsOptions) {
-    const { brokerId, controller, store, image, inMaintenance } = options;
-    const topicRows = new TopicRows(store);
-    const context: JobContext = { runtime, brokerId, controller, store, topicRows, image };
-    const ownership = new JobOwnership(context);
-    this.cordon = new Cordon(runtime, options);
+  constructor(runtime: Pick<Runtime, 'clock' | 'logger'>, options: GuestJobsOptions) {
+    const { context, lastFetchMs, reviewIsr } = options;
+    const { image, brokerId } = context;
+    const inMaintenance = (): boolean => guestFlag(image(), brokerId, GUEST_MAINTENANCE_CONFIG);
+    this.ownership = new JobOwnership(context);
     this.isrRule = new GuestIsrRule({ image, inMaintenance });
-    this.admin = new GuestMirrorAdmin({
-      ...options,
+    const { ownership, isrRule } = this;
+    const lock = new TopicLock({ context, ownership, inMaintenance });
+    this.#handover = new Handover({
       context,
       ownership,
-      whileUncordoned: (action) => this.cordon.whileLifted(action),
+      isrRule,
+      fetchedRecently: (topicId, partition, id) => {
+        const atMs = lastFetchMs(topicId, partition, id);
+        return atMs !== undefined && runtime.clock.monotonicMs() - atMs <= RECENT_FETCH_MS;
+      },
+      reviewIsr,
     });
-    this.#ownership = ownership;
-    this.#upkeep = new TopicUpkeep(context, ownership);
-    this.#lock = new TopicLock({ context, ownership, inMaintenance });
-    this.#handover = new Handover({ ...options, context, ownership, isrRule: this.isrRule });
-    this.#sweeper = new StraySweeper({ context, ownership });
-    this.#jobs = [
-      new LevelJob(runtime, { intervalMs: JOB_INTERVAL_MS, pass: () => this.#work() }),
-      new LevelJob(runtime, { intervalMs: JOB_INTERVAL_MS, pass: () => this.#sweeper.pass() }),
-    ];
+    this.#strays = new StraySweeper({ context, ownership });
+    this.#mirrorJob = new LevelJob(runtime, {
+      intervalMs: PASS_INTERVAL_MS,
+      pass: async () => {
+        await ownership.claimOrphans();
+        await lock.pass();
+        await this.#handover.pass();
+      },
+    });
+    const sweep = (): Promise<void> => this.#strays.pass();
+    this.#strayJob = new LevelJob(runtime, { intervalMs: PASS_INTERVAL_MS, pass: sweep });
   }
 
-  /** Begins; the store has read its rows and the metadata is there. */
+  /** Begins when this guest is a live member that knows the rows. */
   start(): void {
-    for (const job of this.#jobs) job.start();
+    this.#mirrorJob.start();
+    this.#strayJob.start();
   }
 
-  /** Ends after the passes under way. */
   close(): void {
-    for (const job of this.#jobs) job.close();
+    this.#mirrorJob.close();
+    this.#strayJob.close();
   }
 
-  /** Metadata or rows have changed. */
-  notice(): void {
-    for (const job of this.#jobs) job.notice();
+  publish(_delta: MetadataDelta): void {
+    this.#mirrorJob.notice();
+    this.#strayJob.notice();
   }
 
-  async #work(): Promise<void> {
-    await this.#handover.pass();
-    await this.#ownership.claimOrphans();
-    await this.#upkeep.pass();
-    await this.#lock.pass();
+  /** Rows of the mirror state changed. */
+  rowsChanged(): void {
+    this.#mirrorJob.notice();
   }
 
-  /** What partitions that left their mirror wait for, and replicas that are still owed (G6, G28). */
-  waits(): readonly HandoverWait[] {
-    return this.#handover.explain();
-  }
-
-  /** Foreign partitions on guests (G8). */
-  strays(): readonly StrayProblem[] {
-    return this.#sweeper.explain();
-  }
-
-  /** What keeps topics from being locked or unlocked, by topic. */
-  lockProblems(): ReadonlyMap<string, string> {
-    return this.#lock.problems;
+  /** What is not done yet and why. */
+  explain(): readonly (HandoverWait | StrayProblem)[] {
+    return [...this.#handover.explain(), ...this.#strays.explain()];
   }
 }

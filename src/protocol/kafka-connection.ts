@@ -76,7 +76,8 @@ interface InFlight {
   readonly timer: Timer;
 }
 
-interface ApiRange {
+/** The versions of an API that a broker serves. */
+export interface ApiRange {
   readonly minVersion: number;
   readonly maxVersion: number;
 }
@@ -150,6 +151,11 @@ export class KafkaConnection {
   /** The cluster's finalised level of a feature when this connection was made; 0: none. */
   featureLevel(name: string): number {
     return this.#features.get(name) ?? 0;
+  }
+
+  /** What the other side listed in ApiVersions, by API key. */
+  get apis(): ReadonlyMap<number, ApiRange> {
+    return this.#apis;
   }
 
   /** The highest version of an API that both sides know; undefined when there is none. */

@@ -11,7 +11,7 @@ import { GROUP_METADATA_TOPIC, GroupCoordinator } from '../coordinator/group-coo
 import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MetadataImage } from '../metadata/image.ts';
-import { MetadataLoader } from '../metadata/metadata-loader.ts';
+import { MetadataLoader, type MetadataPublisher } from '../metadata/metadata-loader.ts';
 import { EMBEDDED_ROLE, type MirrorRole } from '../mirror/driver-context.ts';
 import { MirrorCoordinator, type MirrorRows } from '../mirror/mirror-coordinator.ts';
 import { MirrorManager } from '../mirror/mirror-manager.ts';
@@ -24,8 +24,8 @@ import { EVERYONE_MAY_JOIN, type IsrPolicy } from '../replication/isr-policy.ts'
 import { ReplicaManager } from '../replication/replica-manager.ts';
 import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
 import { LogManager } from '../storage/log-manager.ts';
-import { type ApiTable, type BrokerServices, type GuestServices, listed } from './api-handler.ts';
-import { apiTable } from './api-table.ts';
+import type { ApiTable, BrokerServices, GuestServices, ListedApi } from './api-handler.ts';
+import { listedApis } from './api-table.ts';
 import {
   type BrokerConfig,
   type ListenerAddress,
@@ -50,12 +50,16 @@ export interface GuestVariant {
   readonly rows: MirrorRows;
   readonly role: MirrorRole;
   readonly isrPolicy: IsrPolicy;
-  /** Takes CreateMirror, AddTopicsToMirror and RemoveTopicsFromMirror (G12). */
+  /** Takes CreateMirror, AddTopicsToMirror, RemoveTopicsFromMirror (G12) and mirrors' settings. */
   readonly mirrorAdmin: Pick<ControllerPort, 'forward'>;
   /** Makes `__mirror_state` on the cluster's own brokers; 0 or an error code. */
   readonly ensureStateTopic: () => Promise<number>;
-  readonly apiTable: ApiTable;
-  readonly services: GuestServices;
+  readonly listedApis: readonly ListedApi[];
+  readonly services: Omit<GuestServices, 'mirrorAdmin'>;
+  /** Topics that it takes replicas of (G8). */
+  readonly holds: (topic: string) => boolean;
+  /** Told of the metadata after all others. */
+  readonly publishers: readonly MetadataPublisher[];
   /** Where group offsets are copied to, and who runs the job (Y6, G23). */
   readonly groupOffsets?: GroupOffsetPorts;
 }
@@ -157,10 +161,12 @@ export function buildParts(foundation: Foundation): Parts {
     topicConfig: (topic) => logConfigOf(topic, image(), config),
     onLeadership: [groupLeadership(groups), mirrorManager],
     isrPolicy: guest?.isrPolicy ?? EVERYONE_MAY_JOIN,
+    ...(guest === undefined ? {} : { holds: guest.holds }),
     replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),
   });
   const deletions = deletedTopicsPublisher(groups);
-  const publishers = [states, replicas, mirrorManager, groupOffsets.sync, deletions];
+  const own = [states, replicas, mirrorManager, groupOffsets.sync, deletions];
+  const publishers = [...own, ...(guest?.publishers ?? [])];
   const metadata = new MetadataLoader(clusterId, publishers);
   const internalTopics = new InternalTopics(config, controller, metadata);
   const services: BrokerServices = {
@@ -189,8 +195,10 @@ export function buildParts(foundation: Foundation): Parts {
       epoch: foundation.brokerEpoch(),
     })),
     internalTopics,
-    listedApis: listed((guest?.apiTable ?? apiTable).values()),
-    ...(guest === undefined ? {} : { guest: guest.services }),
+    listedApis: guest?.listedApis ?? listedApis,
+    ...(guest === undefined
+      ? {}
+      : { guest: { ...guest.services, mirrorAdmin: guest.mirrorAdmin } }),
   };
   return { services, mirrorManager, groupOffsets };
 }
@@ -221,9 +229,13 @@ export function socketServer(
   });
 }
 
+function protocolMap(config: BrokerConfig): ReadonlyMap<string, string> {
+  return parseProtocolMap(config.text('listener.security.protocol.map'));
+}
+
 /** The addresses to listen on, by listener name. */
 export function listeners(config: BrokerConfig): ListenerAddress[] {
-  const protocols = parseProtocolMap(config.text('listener.security.protocol.map'));
+  const protocols = protocolMap(config);
   return parseList(config.text('listeners')).map((text) => parseListener(text, protocols));
 }
 
@@ -258,11 +270,17 @@ export function openLogs(
   });
 }
 
-/** The address that clients are told; a bound wildcard address is not one. */
-export function advertisedListener(config: BrokerConfig, bound: ListenerAddress): ListenerAddress {
-  const advertised = config.explicit('advertised.listeners');
-  if (advertised === undefined) return bound;
-  const listener = parseListener(advertised);
-  if (listener.host === '') throw new Error(`advertised.listeners ${advertised} names no host.`);
-  return listener;
+/** The addresses that others are told, by listener name; a bound wildcard address is none. */
+export function advertisedListeners(
+  config: BrokerConfig,
+  bound: readonly ListenerAddress[],
+): ListenerAddress[] {
+  const protocols = protocolMap(config);
+  const texts = parseList(config.explicit('advertised.listeners') ?? '');
+  const advertised = texts.map((text) => parseListener(text, protocols));
+  return bound.map((address) => {
+    const told = advertised.find(({ name }) => name === address.name) ?? address;
+    if (told.host === '') throw new Error(`advertised.listeners: ${told.name} names no host.`);
+    return told;
+  });
 }

@@ -17,7 +17,7 @@ import type { BrokerServices } from './api-handler.ts';
 import { apiTable } from './api-table.ts';
 import type { BrokerConfig } from './broker-config.ts';
 import {
-  advertisedListener,
+  advertisedListeners,
   buildParts,
   type Foundation,
   onlyListener,
@@ -115,7 +115,7 @@ async function serve(foundation: Omit<EmbeddedFoundation, 'brokerEpoch'>): Promi
     incarnationId: randomUuid((length) => runtime.random.bytes(length)),
     directoryId: foundation.directoryId,
     rack: config.value('broker.rack'),
-    listeners: [advertisedListener(config, bound)],
+    listeners: advertisedListeners(config, [bound]),
     appliedOffset: () => metadata.image.offset,
   });
   const stop = async (): Promise<void> => {

@@ -9,6 +9,7 @@ import { after } from 'node:test';
 import { type KafkaCluster, startKafka } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import type { ClientUnderTest } from './client.ts';
+import { startGuest } from './guest.ts';
 import { type HardTopic, writeHardTopic } from './hard-topic.ts';
 import { JavaClient } from './java-client.ts';
 import { availableClients } from './other-clients.ts';
@@ -54,6 +55,21 @@ export const twoBrokerSource = lazy(
 /** The twinlog broker that mirrors go to. */
 export const destination = lazy(
   () => startTwinlog({ name: 'twinlog' }),
+  (broker: TwinlogBroker) => broker.destroy(),
+);
+
+/** A cluster for guests: a controller of its own and three brokers. */
+export const guestCluster = lazy(
+  async () => {
+    await withArchive();
+    return await startKafka({ name: 'target', brokers: 3 });
+  },
+  (cluster: KafkaCluster) => cluster.destroy(),
+);
+
+/** The guest of {@link guestCluster}. */
+export const guest = lazy(
+  async () => await startGuest({ name: 'guest', cluster: await guestCluster() }),
   (broker: TwinlogBroker) => broker.destroy(),
 );
 

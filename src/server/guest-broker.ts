@@ -1,0 +1,409 @@
+/**
+ * The composition root of a guest: this broker as a member of an Apache Kafka cluster.
+ *
+ * Used by `twinlog guest run`. Order at the start: logs, a first look at the metadata, the checks
+ * that the node id is nobody's (G11), the incarnation (G4), the rows of the mirror state (G22),
+ * listeners (held), registration, the metadata with the memberships laid over it, and only then is
+ * the guest unfenced: it leads nothing before it knows what is mirrored. Stopping goes the other
+ * way, with leadership given back first (G6).
+ */
+import { present } from '../base/assert.ts';
+import { ApacheQuestions } from '../guest/apache-questions.ts';
+import { ClusterClient } from '../guest/cluster-client.ts';
+import { CORDON_HEARTBEAT_VERSION, Cordon } from '../guest/cordon.ts';
+import { apacheBrokers, GUEST_CONFIG, guests } from '../guest/guest-brokers.ts';
+import { GuestJobs } from '../guest/guest-jobs.ts';
+import { type GuestIdentity, GuestIdentityFile, nodeIdProblem } from '../guest/identity.ts';
+import type { JobContext } from '../guest/job-ports.ts';
+import { GuestMirrorAdmin } from '../guest/mirror-admin.ts';
+import { GuestMirrorRole } from '../guest/mirror-role.ts';
+import { readSourceConfigs } from '../guest/source-configs.ts';
+import { MirrorStateStart } from '../guest/state-start.ts';
+import { GuestStateStore } from '../guest/state-store.ts';
+import { TopicRows } from '../guest/topic-rows.ts';
+import type { Runtime } from '../io/runtime.ts';
+import { guestSupportedFeatures } from '../metadata/features.ts';
+import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
+import { RemoteController } from '../metadata/quorum/remote-controller.ts';
+import { MirrorFailure } from '../mirror/causes.ts';
+import { MirrorPartitionStates } from '../mirror/partition-states.ts';
+import { type HostPort, parseHostPort } from '../mirror/settings.ts';
+import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import { errorName, errors } from '../protocol/errors.ts';
+import type { ApiRange } from '../protocol/kafka-connection.ts';
+import {
+  IncrementalAlterConfigsRequest,
+  IncrementalAlterConfigsResponse,
+} from '../protocol/messages/44-incremental-alter-configs.ts';
+import {
+  DescribeQuorumRequest,
+  DescribeQuorumResponse,
+} from '../protocol/messages/55-describe-quorum.ts';
+import { BrokerHeartbeatRequest } from '../protocol/messages/63-broker-heartbeat.ts';
+import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
+import type { LogManager } from '../storage/log-manager.ts';
+import type { Broker, BrokerOptions } from './broker.ts';
+import type { BrokerConfig, ListenerAddress } from './broker-config.ts';
+import {
+  advertisedListeners,
+  buildParts,
+  type GuestVariant,
+  listeners,
+  openLogs,
+  type Parts,
+  socketServer,
+} from './broker-parts.ts';
+import { BrokerRegistration, DUPLICATE_PATIENCE_MS } from './broker-registration.ts';
+import { parseList } from './config-definition.ts';
+import { configValidators } from './config-validators.ts';
+import { guestApisWith, guestApiTable } from './guest-api-table.ts';
+
+const METADATA_TOPIC = '__cluster_metadata';
+const SET = 0;
+
+/** What is known before the guest registers. */
+interface GuestFoundation {
+  readonly runtime: Runtime;
+  readonly config: BrokerConfig;
+  readonly brokerId: number;
+  readonly clusterId: string;
+  readonly identity: GuestIdentity;
+  readonly identityFile: GuestIdentityFile;
+  readonly logManager: LogManager;
+  readonly states: MirrorPartitionStates;
+  readonly controller: RemoteController;
+  readonly controllerApis: ReadonlyMap<number, ApiRange>;
+  /** As read before the registration. */
+  readonly firstImage: MetadataImage;
+}
+
+/** Where the brokers that are no guests are reached, by the listener that brokers use. */
+function apacheAddresses(image: MetadataImage, listenerName: string): BrokerAddress[] {
+  return apacheBrokers(image).flatMap((broker) => {
+    const listener = broker.listeners.find(({ name }) => name === listenerName);
+    return listener === undefined ? [] : [{ host: listener.host, port: listener.port }];
+  });
+}
+
+/** The parts of a guest, and those that only a guest has. */
+class GuestAssembly {
+  readonly parts: Parts;
+  readonly #foundation: GuestFoundation;
+  readonly #client: ClusterClient;
+  readonly #store: GuestStateStore;
+  readonly #stateStart: MirrorStateStart;
+  readonly #jobs: GuestJobs;
+  readonly #cordon: Cordon;
+  #registration: BrokerRegistration | undefined;
+
+  constructor(foundation: GuestFoundation) {
+    this.#foundation = foundation;
+    const { runtime, config, brokerId, controller } = foundation;
+    const interBroker = config.text('inter.broker.listener.name').toUpperCase();
+    const image = (): MetadataImage => this.image;
+    const brokers = (): BrokerAddress[] => apacheAddresses(image(), interBroker);
+    this.#client = new ClusterClient(runtime, {
+      clientId: `twinlog-guest-${brokerId}`,
+      bootstrap: brokers,
+    });
+    this.#store = new GuestStateStore(runtime, {
+      nodeId: brokerId,
+      brokers,
+      otherGuests: () => guests(image()).flatMap(({ id }) => (id === brokerId ? [] : [id])),
+      image,
+      mayOwn: () => this.#isMember(),
+      onOverlay: (records) => this.parts.services.metadata.overlay(records),
+      onChange: () => this.#jobs.rowsChanged(),
+    });
+    this.#stateStart = new MirrorStateStart(runtime, {
+      store: this.#store,
+      controller,
+      wish: {
+        partitions: config.number('mirror.topic.num.partitions'),
+        replicationFactor: config.number('mirror.topic.replication.factor'),
+      },
+    });
+    const store = this.#store;
+    const topicRows = new TopicRows(store);
+    const context: JobContext = { runtime, brokerId, controller, store, topicRows, image };
+    this.#jobs = new GuestJobs(runtime, {
+      context,
+      lastFetchMs: (topicId, partition, id) =>
+        this.parts.services.replicas.partitionById(topicId, partition)?.lastFetchMs(id),
+      reviewIsr: () => this.parts.services.replicas.reviewIsr(),
+    });
+    const { directoryId } = foundation.identity;
+    this.#cordon = new Cordon(runtime, {
+      brokerId,
+      image,
+      logDirs: [directoryId],
+      heartbeatVersion: () => this.#heartbeatVersion,
+      heartbeatNow: () => this.#heartbeatNow(),
+    });
+    this.parts = buildParts({
+      ...foundation,
+      brokerEpoch: () => this.#registration?.epoch ?? -1,
+      guest: this.#variant(context),
+    });
+  }
+
+  /** As published; before the first one, as it was read. */
+  get image(): MetadataImage {
+    const { image } = this.parts.services.metadata;
+    return image.offset < 0 ? this.#foundation.firstImage : image;
+  }
+
+  /** Undefined before `join`, when nothing can have asked for it. */
+  get registration(): BrokerRegistration {
+    return present(this.#registration, 'registration');
+  }
+
+  get #heartbeatVersion(): number {
+    const range = this.#foundation.controllerApis.get(BrokerHeartbeatRequest.apiKey ?? -1);
+    return Math.min(range?.maxVersion ?? 0, CORDON_HEARTBEAT_VERSION);
+  }
+
+  #heartbeatNow(): void {
+    this.registration.sendHeartbeat().catch((error: unknown) => {
+      // The next one comes by itself.
+      this.#foundation.runtime.logger.warn('heartbeat failed', { error: String(error) });
+    });
+  }
+
+  #variant(context: JobContext): GuestVariant {
+    const { runtime, clusterId, controller, controllerApis } = this.#foundation;
+    const store = this.#store;
+    const jobs = this.#jobs;
+    const admin = new GuestMirrorAdmin({
+      context,
+      ownership: jobs.ownership,
+      validators: configValidators,
+      sourceConfigs: (mirror, topic) => {
+        const open = this.parts.mirrorManager.mirror(mirror);
+        if (open !== undefined) return readSourceConfigs(open.source, topic);
+        throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
+      },
+      replicationFactor: () => undefined,
+      whileUncordoned: (action) => this.#cordon.whileLifted(action),
+    });
+    const questions = new ApacheQuestions(this.#client, context.image);
+    const apis = [...controllerApis].map(([apiKey, range]) => ({ apiKey, ...range }));
+    return {
+      rows: store,
+      role: new GuestMirrorRole(runtime, { store, clusterId }),
+      isrPolicy: jobs.isrRule,
+      holds: (topic) => this.parts.services.metadata.image.membership(topic) !== undefined,
+      publishers: [this.#stateStart, jobs],
+      mirrorAdmin: { forward: (apiKey, _version, request) => admin.forward(apiKey, request) },
+      ensureStateTopic: () => this.#stateStart.ensure(),
+      listedApis: guestApisWith(apis),
+      services: {
+        supportedFeatures: guestSupportedFeatures,
+        askForTopics: (names) => questions.askForTopics(names),
+        askForCoordinator: (keyType, key) => questions.askForCoordinator(keyType, key),
+        askController: (request, response, value) => controller.send(request, response, value),
+      },
+    };
+  }
+
+  #register(advertised: readonly ListenerAddress[]): BrokerRegistration {
+    const { runtime, config, brokerId, clusterId, controller } = this.#foundation;
+    const { identity, identityFile } = this.#foundation;
+    return new BrokerRegistration(runtime, controller, {
+      brokerId,
+      clusterId,
+      incarnationId: identity.incarnationId,
+      directoryId: identity.directoryId,
+      rack: config.value('broker.rack'),
+      listeners: advertised,
+      appliedOffset: () => this.parts.services.metadata.image.offset,
+      features: guestSupportedFeatures,
+      previousBrokerEpoch: identity.brokerEpoch,
+      cordonedLogDirs: () =>
+        this.#heartbeatVersion < CORDON_HEARTBEAT_VERSION ? null : this.#cordon.cordonedLogDirs(),
+      duplicatePatienceMs: DUPLICATE_PATIENCE_MS,
+      onRegistered: (brokerEpoch) => identityFile.registered(brokerEpoch),
+    });
+  }
+
+  /** Registers under these addresses, reads the present, and becomes a live member. */
+  async join(advertised: readonly ListenerAddress[]): Promise<void> {
+    const { controller, firstImage } = this.#foundation;
+    this.#registration = this.#register(advertised);
+    // Rows first: what the metadata says is read with the memberships on it.
+    await this.#stateStart.begin(firstImage);
+    await this.registration.register();
+    await this.parts.services.metadata.start(controller);
+    await this.#sayGuest();
+    await this.registration.unfence();
+    this.#jobs.start();
+  }
+
+  /** Keeps who is a guest where every guest reads it (`guest-brokers.ts`). */
+  async #sayGuest(): Promise<void> {
+    const { brokerId, controller } = this.#foundation;
+    const { metadata } = this.parts.services;
+    const name = String(brokerId);
+    if (metadata.image.configs(ConfigResourceType.BROKER, name).get(GUEST_CONFIG) === 'true')
+      return;
+    const configs = [{ name: GUEST_CONFIG, configOperation: SET, value: 'true' }];
+    const { responses } = await controller.send(
+      IncrementalAlterConfigsRequest,
+      IncrementalAlterConfigsResponse,
+      {
+        resources: [{ resourceType: ConfigResourceType.BROKER, resourceName: name, configs }],
+        validateOnly: false,
+      },
+    );
+    const code = responses[0]?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
+    if (code === errors.NONE.code) return;
+    const why = `${errorName(code)} ${responses[0]?.errorMessage ?? ''}`;
+    throw new Error(`the controller does not take the broker config ${GUEST_CONFIG}: ${why}`);
+  }
+
+  /** G22: by metadata that was committed after the call, this registration still stands. */
+  async #isMember(): Promise<boolean> {
+    const { brokerId, controller } = this.#foundation;
+    const { metadata } = this.parts.services;
+    // Before the first image nothing is led, so nothing is written.
+    if (metadata.image.offset < 0) return false;
+    const answer = await controller.send(DescribeQuorumRequest, DescribeQuorumResponse, {
+      topics: [{ topicName: METADATA_TOPIC, partitions: [{ partitionIndex: 0 }] }],
+    });
+    const highWatermark = answer.topics[0]?.partitions[0]?.highWatermark;
+    await metadata.waitForOffset(Number(present(highWatermark, 'metadata high watermark')) - 1);
+    return metadata.image.brokers.get(brokerId)?.epoch === this.registration.epoch;
+  }
+
+  /** The parts stop in the order that lets each of them say its last. */
+  async close(): Promise<void> {
+    const { services, mirrorManager, groupOffsets } = this.parts;
+    this.#jobs.close();
+    this.#stateStart.close();
+    groupOffsets.sync.close();
+    await this.#registration?.leave();
+    mirrorManager.close();
+    services.fetchSessions.close();
+    services.groups.close();
+    services.replicas.close();
+    this.#client.close();
+  }
+}
+
+function controllerAddresses(config: BrokerConfig): HostPort[] {
+  const name = 'controller.quorum.bootstrap.servers';
+  const addresses = parseList(config.text(name)).map((text) => {
+    const address = parseHostPort(text);
+    if (address === undefined) throw new Error(`${name}: ${text} is not HOST:PORT.`);
+    return address;
+  });
+  if (addresses.length === 0) throw new Error(`${name} names no controller.`);
+  return addresses;
+}
+
+/** Looks at the cluster, and settles who this guest is to it. */
+async function found(
+  runtime: Runtime,
+  { config, onFatal }: BrokerOptions,
+  bootId: string,
+  logs: Pick<GuestFoundation, 'logManager' | 'states'>,
+  refence: () => Promise<void>,
+): Promise<GuestFoundation> {
+  const brokerId = config.number('node.id');
+  const identityFile = GuestIdentityFile.open(runtime, config.text('log.dirs'), brokerId);
+  const { opened } = identityFile;
+  const controller = new RemoteController(runtime, {
+    bootstrapControllers: controllerAddresses(config),
+    clusterId: opened.clusterId,
+    nodeId: brokerId,
+    directoryId: opened.directoryId,
+    refence,
+    schemasOf: () => undefined,
+    onFatal: (error) => onFatal?.(error),
+  });
+  try {
+    const clusterId = await controller.clusterId();
+    const firstImage = await controller.readImage();
+    const controllerApis = await controller.apis();
+    const problem = nodeIdProblem(firstImage, controller.controllerIds, opened);
+    if (problem !== undefined) throw new Error(problem);
+    const identity = identityFile.begin({
+      clusterId,
+      bootId,
+      recoveryCutNothing: logs.logManager.recoveryWasWhole,
+      registration: firstImage.brokers.get(brokerId),
+    });
+    const known = { runtime, config, brokerId, clusterId, identity, identityFile, firstImage };
+    return { ...known, ...logs, controller, controllerApis };
+  } catch (error) {
+    controller.close();
+    throw error;
+  }
+}
+
+/** Listens, joins, and serves. */
+async function serve(foundation: GuestFoundation, assembly: GuestAssembly): Promise<Broker> {
+  const { runtime, config, brokerId, clusterId, controller, logManager } = foundation;
+  const { services } = assembly.parts;
+  const { promise: started, resolve: start } = Promise.withResolvers<void>();
+  const sockets = socketServer(
+    runtime,
+    config,
+    services,
+    guestApiTable,
+    logManager.buffers,
+    started,
+  );
+  const stop = async (): Promise<void> => {
+    await assembly.close();
+    await sockets.close();
+  };
+  try {
+    const bound: ListenerAddress[] = [];
+    for (const address of listeners(config)) bound.push(await sockets.listen(address));
+    const [first] = bound;
+    if (first === undefined) throw new Error('listeners must name an address.');
+    await assembly.join(advertisedListeners(config, bound));
+    logManager.start();
+    start();
+    const close = async (): Promise<void> => {
+      await stop();
+      controller.close();
+      await logManager.close();
+    };
+    return { clusterId, brokerId, host: first.host, port: first.port, services, close };
+  } catch (error) {
+    await stop();
+    throw error;
+  }
+}
+
+/**
+ * Starts a guest; rejects with an Error for people when it cannot start. `bootId` is another one
+ * after every start of the machine (G4).
+ */
+export async function startGuest(
+  runtime: Runtime,
+  options: BrokerOptions,
+  bootId: string,
+): Promise<Broker> {
+  const states = new MirrorPartitionStates();
+  const logManager = openLogs(runtime, options.config, states);
+  logManager.load(() => DEFAULT_LOG_CONFIG);
+  const wiring: { assembly?: GuestAssembly } = {};
+  const refence = (): Promise<void> => present(wiring.assembly, 'guest').registration.refence();
+  try {
+    const foundation = await found(runtime, options, bootId, { logManager, states }, refence);
+    try {
+      const assembly = new GuestAssembly(foundation);
+      wiring.assembly = assembly;
+      return await serve(foundation, assembly);
+    } catch (error) {
+      foundation.controller.close();
+      throw error;
+    }
+  } catch (error) {
+    await logManager.close();
+    throw error;
+  }
+}
