@@ -76,6 +76,7 @@ interface Lowering {
   readonly partition: PartitionHere;
   readonly offset: number;
   readonly resolve: (result: LowerResult) => void;
+  readonly reject: (error: unknown) => void;
 }
 
 /** The error code that tells an unanswered request; anything unexpected is thrown on. */
@@ -197,7 +198,9 @@ export class ClusterGroupOffsetSink implements GroupOffsetSink {
           { groups: some.map((groupId) => ({ groupId, topics: null })) },
           { maxVersion: FETCH_VERSION },
         );
-        for (const group of groups) held.set(group.groupId, heldGroup(group));
+        for (const group of groups) {
+          if (held.has(group.groupId)) held.set(group.groupId, heldGroup(group));
+        }
       } catch (error) {
         const errorCode = codeOf(error);
         for (const groupId of some) held.set(groupId, { ...NO_GROUP, errorCode });
@@ -238,8 +241,8 @@ export class ClusterGroupOffsetSink implements GroupOffsetSink {
   // --- lowering ---------------------------------------------------------------------------------
 
   lower(partition: PartitionHere, offset: number): Promise<LowerResult> {
-    return new Promise((resolve) => {
-      this.#lowerings.push({ partition, offset, resolve });
+    return new Promise((resolve, reject) => {
+      this.#lowerings.push({ partition, offset, resolve, reject });
       if (!this.#isLowering) void this.#lowerAll();
     });
   }
@@ -251,10 +254,17 @@ export class ClusterGroupOffsetSink implements GroupOffsetSink {
       await new Promise<void>((resolve) => this.#clock.defer(resolve));
       const lowerings = this.#lowerings;
       this.#lowerings = [];
-      const results = await this.#lowerSome(lowerings);
-      for (const [index, { resolve }] of lowerings.entries()) {
-        resolve(results[index] ?? { errorCode: errors.UNKNOWN_SERVER_ERROR.code, lowered: [] });
-      }
+      await this.#lowerSome(lowerings).then(
+        (results) => {
+          for (const [index, { resolve }] of lowerings.entries()) {
+            const unknown = { errorCode: errors.UNKNOWN_SERVER_ERROR.code, lowered: [] };
+            resolve(results[index] ?? unknown);
+          }
+        },
+        (error: unknown) => {
+          for (const { reject } of lowerings) reject(error);
+        },
+      );
     }
     this.#isLowering = false;
   }
