@@ -73,8 +73,8 @@ export interface ReplicaManagerOptions {
   readonly mirrorGate: MirrorGate;
   /** {@link EVERYONE_MAY_JOIN} when absent. */
   readonly isrPolicy?: IsrPolicy;
-  /** Topics that this broker takes replicas of; of others it holds nothing (G8). Absent: all. */
-  readonly holds?: (topic: string) => boolean;
+  /** Whether this broker takes a replica, given who leads it; others it leaves (G8). Absent: all. */
+  readonly holds?: (topic: string, leaderId: number) => boolean;
   /** The settings of a topic's logs, from topic overrides and broker defaults as they are now. */
   readonly topicConfig: (topic: string) => LogConfig;
   /** Read at each change; complete before the first delta. */
@@ -311,8 +311,8 @@ export class ReplicaManager implements MetadataPublisher {
   #applyTopic(topic: TopicImage | undefined, changes: RoleChanges): void {
     if (topic === undefined) return;
     for (const registration of topic.partitions.values()) {
-      const { topicId, partition: index, replicas } = registration;
-      if (replicas.includes(this.#options.brokerId) && this.#holds(topic.name)) {
+      const { topicId, partition: index } = registration;
+      if (this.#holds(registration)) {
         this.#applyPartition(registration, changes);
       } else {
         const held = this.#table.byId(topicId, index);
@@ -322,8 +322,9 @@ export class ReplicaManager implements MetadataPublisher {
     }
   }
 
-  #holds(topic: string): boolean {
-    return this.#options.holds?.(topic) ?? true;
+  #holds({ topic, replicas, leader }: PartitionRegistration): boolean {
+    const { brokerId, holds } = this.#options;
+    return replicas.includes(brokerId) && (holds?.(topic, leader) ?? true);
   }
 
   #applyPartition(registration: PartitionRegistration, changes: RoleChanges): void {
@@ -459,8 +460,7 @@ export class ReplicaManager implements MetadataPublisher {
       const { topic, partition } = log.topicPartition;
       const expected = image.topicsByName.get(topic);
       const registration = expected?.partitions.get(partition);
-      const isReplica = registration?.replicas.includes(this.#options.brokerId) === true;
-      const here = isReplica && this.#holds(topic);
+      const here = registration !== undefined && this.#holds(registration);
       const sameId = log.topicId === undefined || log.topicId === expected?.id;
       if (!here || !sameId) this.#setAside(log, expected?.id);
     }

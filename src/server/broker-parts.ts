@@ -56,8 +56,8 @@ export interface GuestVariant {
   readonly ensureStateTopic: () => Promise<number>;
   readonly listedApis: readonly ListedApi[];
   readonly services: Omit<GuestServices, 'mirrorAdmin'>;
-  /** Topics that it takes replicas of (G8). */
-  readonly holds: (topic: string) => boolean;
+  /** Whether it takes a replica, given who leads it (G8). */
+  readonly holds: (topic: string, leaderId: number) => boolean;
   /** Told of the metadata after all others. */
   readonly publishers: readonly MetadataPublisher[];
   /** Where group offsets are copied to, and who runs the job (Y6, G23). */
@@ -159,7 +159,8 @@ export function buildParts(foundation: Foundation): Parts {
     controller,
     mirrorGate: states,
     topicConfig: (topic) => logConfigOf(topic, image(), config),
-    onLeadership: [groupLeadership(groups), mirrorManager],
+    // A stray partition of a guest's makes it no coordinator (G8).
+    onLeadership: guest === undefined ? [groupLeadership(groups), mirrorManager] : [mirrorManager],
     isrPolicy: guest?.isrPolicy ?? EVERYONE_MAY_JOIN,
     ...(guest === undefined ? {} : { holds: guest.holds }),
     replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),

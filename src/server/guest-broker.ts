@@ -171,7 +171,7 @@ class GuestAssembly {
   }
 
   #variant(context: JobContext): GuestVariant {
-    const { runtime, clusterId, controller, controllerApis } = this.#foundation;
+    const { runtime, brokerId, clusterId, controller, controllerApis } = this.#foundation;
     const store = this.#store;
     const jobs = this.#jobs;
     const admin = new GuestMirrorAdmin({
@@ -192,7 +192,9 @@ class GuestAssembly {
       rows: store,
       role: new GuestMirrorRole(runtime, { store, clusterId }),
       isrPolicy: jobs.isrRule,
-      holds: (topic) => this.parts.services.metadata.image.membership(topic) !== undefined,
+      // A stray that it leads can only leave once others have caught up with it here.
+      holds: (topic, leaderId) =>
+        leaderId === brokerId || this.image.membership(topic) !== undefined,
       publishers: [this.#stateStart, jobs],
       mirrorAdmin: { forward: (apiKey, _version, request) => admin.forward(apiKey, request) },
       ensureStateTopic: () => this.#stateStart.ensure(),

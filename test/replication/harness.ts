@@ -59,6 +59,8 @@ export class TestBroker {
   readonly configs = new Map<string, Partial<LogConfig>>();
   alterationError = 0;
   controllerLost = false;
+  /** Which replicas are taken, by topic and leader. */
+  holds: (topic: string, leaderId: number) => boolean = () => true;
   /** The ISR policy. */
   admits: (replicaId: number) => boolean = () => true;
   image: MetadataImage = emptyImage('cluster');
@@ -81,6 +83,7 @@ export class TestBroker {
       controller: this.#controller(),
       mirrorGate: { readOnly: (_id, topic) => this.gate.get(topic) },
       isrPolicy: { mayJoin: (_id, _partition, replicaId) => this.admits(replicaId) },
+      holds: (topic, leaderId) => this.holds(topic, leaderId),
       topicConfig: (topic) => ({ ...DEFAULT_LOG_CONFIG, ...this.configs.get(topic) }),
       onLeadership: [
         {

@@ -60,6 +60,22 @@ test('a partition reassigned away is dropped; asking for it names the leader', a
   assert.deepEqual(result?.currentLeader, { leaderId: OTHER_BROKER, leaderEpoch: 1 });
 });
 
+test('G8: a replica that is not wanted is held only while this broker leads it', async (t) => {
+  const broker = await startTestBroker(t);
+  const mirrored = new Set(['mine']);
+  broker.holds = (topic, leaderId) => leaderId === THIS_BROKER || mirrored.has(topic);
+  const both = [OTHER_BROKER, THIS_BROKER];
+  broker.createTopic('followed', 1, { replicas: both, isr: both, leader: OTHER_BROKER });
+  assert.equal(broker.replicas.partition('followed', 0), undefined);
+  broker.createTopic('led', 1, { replicas: both });
+  broker.createTopic('mine', 1, { replicas: both, isr: both, leader: OTHER_BROKER });
+  assert.equal(broker.partition('led').isLeader(), true);
+  assert.equal(broker.partition('mine').isLeader(), false);
+  broker.changePartition('led', 0, { isr: both, leader: OTHER_BROKER, leaderEpoch: 1 });
+  assert.equal(broker.replicas.partition('led', 0), undefined);
+  assert.deepEqual(broker.leadership, ['lead 0 led-0', 'lose led-0', 'delete led-0']);
+});
+
 test('logs that the metadata does not account for are set aside, never served', async (t) => {
   const broker = new TestBroker();
   t.after(() => broker.close());
