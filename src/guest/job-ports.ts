@@ -8,6 +8,7 @@
 import type { Runtime } from '../io/runtime.ts';
 import type { MetadataImage } from '../metadata/image.ts';
 import type { KeyedRow } from '../mirror/coordinator-shard.ts';
+import type { RowAnswer } from '../mirror/mirror-coordinator.ts';
 import type { MirrorStateRow, RowKey } from '../mirror/state-row.ts';
 import type { ErrorCode } from '../protocol/errors.ts';
 import type { EncodableOf, Message, MessageOf } from '../protocol/schema.ts';
@@ -37,6 +38,8 @@ export interface JobStore {
   /** Who runs the mirror's jobs; undefined: none has claimed them. */
   jobs(mirror: string): MirrorJobsRow | undefined;
   rows(mirror: string): readonly KeyedRow[];
+  /** Answers after all was read that anybody had written before the call. */
+  read(key: RowKey): Promise<RowAnswer>;
   write(key: RowKey, row: MirrorStateRow | null): Promise<ErrorCode>;
   writeSettings(mirror: string, row: MirrorSettingsRow): Promise<ErrorCode>;
   writeTopic(topicName: string, row: MirrorTopicRow): Promise<ErrorCode>;

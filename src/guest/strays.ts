@@ -215,7 +215,7 @@ export class StraySweeper {
       return;
     }
     const image = this.#context.image();
-    const plan = planSweep(this.#view(image));
+    const plan = await this.#plan(image);
     const problems = [...plan.problems];
     const due = new Map<string, { readonly atMs: number; readonly epoch: number }>();
     const moves = plan.moves.filter((move) => this.#isDue(image, move, 'move', due));
@@ -231,6 +231,23 @@ export class StraySweeper {
     if (moves.length === 0) return;
     const fields = { partitions: moves.length, refused: failed.size };
     this.#context.runtime.logger.info('strays moved off the guests', fields);
+  }
+
+  /**
+   * A topic of another guest may show in the metadata before its row was read here, though it was
+   * written first: what looks like a stray is looked at again when all rows are known.
+   */
+  async #plan(image: MetadataImage): Promise<StrayPlan> {
+    const first = planSweep(this.#view(image));
+    const [stray] = [...first.moves, ...first.elections, ...first.problems];
+    const topicId = stray && image.topicsByName.get(stray.topic)?.id;
+    if (stray === undefined || topicId === undefined) return first;
+    const key = { mirror: '', topicId, partition: stray.partition };
+    const { error } = await this.#context.store.read(key);
+    if (error === errors.NONE.code) return planSweep(this.#view(image));
+    const reason = `the mirror state cannot be read: ${errorName(error)}`;
+    const problems = first.moves.map(({ topic, partition }) => ({ topic, partition, reason }));
+    return { moves: [], elections: [], problems: [...first.problems, ...problems] };
   }
 
   #view(image: MetadataImage): StrayView {

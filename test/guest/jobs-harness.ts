@@ -93,6 +93,10 @@ export class TestCluster {
   readonly failures = new Map<number, ErrorCode | 'unreachable' | 'done, unanswered'>();
   /** What the next write of a row is answered instead of being made. */
   failNextWrite: ErrorCode | undefined;
+  /** What reading the rows to their end is answered. */
+  failRead: ErrorCode | undefined;
+  /** Happens while the rows are read to their end. */
+  onRead = (): void => {};
   /** Metadata records that are decided, but not shown to brokers yet. */
   held: MetadataRecord[] | undefined;
   #kill: KillPoint | undefined;
@@ -392,6 +396,11 @@ export class TestCluster {
       topic: (name) => catalog.topic(name),
       topics: (mirror) => catalog.topics(mirror),
       jobs: (mirror): MirrorJobsRow | undefined => catalog.jobs(mirror),
+      read: async (key) => {
+        await Promise.resolve();
+        this.onRead();
+        return { error: this.failRead ?? 0, row: shard.row(key) };
+      },
       rows: (mirror): KeyedRow[] => shard.rows().filter(({ key }) => key.mirror === mirror),
       write: (key, next) =>
         this.#write(
