@@ -23,6 +23,8 @@ export class Peer implements Connection {
     [3, 0, 9],
     [18, 0, 4],
   ];
+  /** Finalised features, told from ApiVersions version 3 on. */
+  features: { name: string; maxVersionLevel: number; minVersionLevel: number }[] = [];
   /** Answers a request of any other API; undefined: not yet. */
   onRequest: ((header: RequestHeader, body: ByteReader) => Uint8Array[] | undefined) | undefined;
   /** Set: ApiVersions is not answered. */
@@ -59,7 +61,7 @@ export class Peer implements Connection {
       minVersion,
       maxVersion: apiKey === 18 ? this.apiVersionsMax : maxVersion,
     }));
-    const body = { errorCode: known ? 0 : 35, apiKeys };
+    const body = { errorCode: known ? 0 : 35, apiKeys, finalizedFeatures: this.features };
     const response = codec(ApiVersionsResponse, version);
     this.send(...encodeResponseFrame(header.correlationId, response, body));
   }
