@@ -130,8 +130,8 @@ export class GuestIdentityFile {
     const { nodeId, directoryId, clusterId = start.clusterId } = this.#opened;
     if (clusterId !== start.clusterId) {
       throw new Error(
-        `${this.#dataDir} belongs to cluster ${clusterId}, the controllers to ${start.clusterId}: ` +
-          'name the controllers of that cluster, or use another data directory',
+        `${this.#dataDir} belongs to cluster ${clusterId}, the controllers are of ` +
+          `${start.clusterId}: name the controllers of that cluster, or use another data directory`,
       );
     }
     const known = this.#identity;

@@ -2,8 +2,8 @@
  * The controller port: all that a broker may ask of "a controller".
  *
  * Implemented by `embedded-controller.ts` inside the process and by `quorum/remote-controller.ts`
- * over the network by an Apache Kafka quorum. The broker side never assumes which. Requests and responses are the decoded
- * protocol messages, every field present. Invariants:
+ * over the network by an Apache Kafka quorum. The broker side never assumes which. Requests and
+ * responses are the decoded protocol messages, every field present. Invariants:
  * - A promise resolves only after what it reports is committed (durable) in the metadata log; it
  *   may resolve before or after this broker has applied the records. `waitForOffset` of the loader
  *   closes that gap where an answer must be visible.

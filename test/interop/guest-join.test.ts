@@ -198,7 +198,7 @@ describe('a guest joins Apache Kafka', { skip }, () => {
     assert.equal(twice.topics[0]?.errorCode, 36);
   });
 
-  test('T5: being fenced and unfenced starts a new leader epoch, once for all callers', async () => {
+  test('T5: fenced and unfenced, it leads in a new epoch, once for all callers', async () => {
     await create(first, 'led', { 0: [ID], 1: [ID], 2: [ID] });
     assert.deepEqual(leadership(first, 'led'), [ID, 0]);
     const topicId = first.image.topicsByName.get('led')?.id;

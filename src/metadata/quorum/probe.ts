@@ -61,8 +61,8 @@ function at({ host, port }: HostPort): string {
 /** The error for a cluster that is not the expected one. */
 export function wrongCluster(address: HostPort, expected: string | undefined): WrongCluster {
   return new WrongCluster(
-    `the controller at ${at(address)} is not of cluster ${expected}: name the controllers of that ` +
-      'cluster, or use another data directory',
+    `the controller at ${at(address)} is not of cluster ${expected}: name the controllers of ` +
+      'that cluster, or use another data directory',
   );
 }
 

@@ -4,8 +4,8 @@
  * Made by the composition root of a guest, which closes it. Every request goes to the active
  * controller, wherever that moves, and is tried again until it answers or its time is over; then
  * the promise rejects with QuorumUnavailable. A request whose connection ended may have been done:
- * its second try then meets what the first one made. Heartbeats, the metadata, ISR changes, clients'
- * requests and the guest's own each have a connection of their own (rule G5).
+ * its second try then meets what the first one made. Heartbeats, the metadata, ISR changes, what
+ * clients ask and what the guest asks each have a connection of their own (rule G5).
  */
 import { present } from '../../base/assert.ts';
 import type { Uuid } from '../../base/uuid.ts';
