@@ -13,6 +13,20 @@ import {
 } from '../../src/metadata/record-framing.ts';
 import { broker, config, id, topic } from './harness.ts';
 
+function newer(record: MetadataRecord, version: number): MetadataRecord {
+  return { ...record, version };
+}
+
+const registration = {
+  brokerId: 1,
+  incarnationId: id(1),
+  brokerEpoch: 7,
+  endPoints: [],
+  features: [],
+  rack: null,
+  logDirs: [id(9)],
+};
+
 describe('metadata record framing', () => {
   const records: MetadataRecord[] = [
     broker(1, { rack: 'r1', fenced: true }),
@@ -40,6 +54,18 @@ describe('metadata record framing', () => {
     metadataRecord('EndTransactionRecord', {}),
     metadataRecord('AbortTransactionRecord', {}),
     metadataRecord('NoOpRecord', {}),
+    metadataRecord('ClearElrRecord', { topicName: 't' }),
+    // As Apache Kafka 4.3 writes them.
+    newer(metadataRecord('RegisterBrokerRecord', { ...registration, cordonedLogDirs: [id(9)] }), 4),
+    newer(metadataRecord('RegisterBrokerRecord', { ...registration, cordonedLogDirs: null }), 4),
+    newer(
+      metadataRecord('BrokerRegistrationChangeRecord', {
+        brokerId: 1,
+        brokerEpoch: 7,
+        cordonedLogDirs: [],
+      }),
+      3,
+    ),
   ];
 
   for (const [index, record] of records.entries()) {
