@@ -137,6 +137,55 @@ describe('metadata image', () => {
     assert.throws(() => deltaOf(base, change(id(7), 0, { leader: 1 })), Fault);
     assert.throws(() => deltaOf(base, change(id(1), 7, { leader: 1 })), Fault);
   });
+
+  it('clears eligible leaders as a change of each partition that has any', () => {
+    const elr = (topicId: Uuid, lastKnownElr: number[]): MetadataRecord =>
+      metadataRecord('PartitionChangeRecord', { topicId, partitionId: 0, lastKnownElr });
+    const with2 = deltaOf(base, elr(id(1), [2])).image;
+    const both = deltaOf(with2, elr(id(2), [1])).image;
+    const clear = (topicName: string): MetadataRecord =>
+      metadataRecord('ClearElrRecord', { topicName });
+    const state = (image: MetadataImage) =>
+      ['a', 'b'].map((name) => {
+        const partition = image.topicsByName.get(name)?.partitions.get(0);
+        return [partition?.lastKnownElr, partition?.partitionEpoch, partition?.leaderEpoch];
+      });
+    assert.deepEqual(state(both), [
+      [[2], 1, 0],
+      [[1], 1, 0],
+    ]);
+    const one = deltaOf(both, clear('a'));
+    assert.deepEqual(state(one.image), [
+      [[], 2, 0],
+      [[1], 1, 0],
+    ]);
+    assert.deepEqual([...one.changedTopics], [id(1)]);
+    // All topics: only those that have some change.
+    const all = deltaOf(one.image, clear(''));
+    assert.deepEqual(state(all.image), [
+      [[], 2, 0],
+      [[], 2, 0],
+    ]);
+    assert.deepEqual([...all.changedTopics], [id(2)]);
+  });
+
+  it('G7: keeps the cordoned directories until a record says otherwise', () => {
+    const change = (fields: { fenced?: number; cordonedLogDirs?: Uuid[] }): MetadataRecord => ({
+      ...metadataRecord('BrokerRegistrationChangeRecord', {
+        brokerId: 1,
+        brokerEpoch: 101,
+        ...fields,
+      }),
+      version: 3,
+    });
+    const cordoned = (image: MetadataImage) => image.brokers.get(1)?.cordonedLogDirs;
+    assert.deepEqual(cordoned(base), []);
+    const on = deltaOf(base, change({ cordonedLogDirs: [id(2001)] })).image;
+    assert.deepEqual(cordoned(on), [id(2001)]);
+    const fenced = deltaOf(on, change({ fenced: 1 })).image;
+    assert.deepEqual([cordoned(fenced), fenced.brokers.get(1)?.fenced], [[id(2001)], true]);
+    assert.deepEqual(cordoned(deltaOf(fenced, change({ cordonedLogDirs: [] })).image), []);
+  });
 });
 
 /** Makes a record that is legal after `image`, from three arbitrary numbers. */
@@ -190,54 +239,5 @@ describe('replay', () => {
       }),
       { numRuns: 200 },
     );
-  });
-
-  it('clears eligible leaders as a change of each partition that has any', () => {
-    const elr = (topicId: Uuid, lastKnownElr: number[]): MetadataRecord =>
-      metadataRecord('PartitionChangeRecord', { topicId, partitionId: 0, lastKnownElr });
-    const with2 = deltaOf(base, elr(id(1), [2])).image;
-    const both = deltaOf(with2, elr(id(2), [1])).image;
-    const clear = (topicName: string): MetadataRecord =>
-      metadataRecord('ClearElrRecord', { topicName });
-    const state = (image: MetadataImage) =>
-      ['a', 'b'].map((name) => {
-        const partition = image.topicsByName.get(name)?.partitions.get(0);
-        return [partition?.lastKnownElr, partition?.partitionEpoch, partition?.leaderEpoch];
-      });
-    assert.deepEqual(state(both), [
-      [[2], 1, 0],
-      [[1], 1, 0],
-    ]);
-    const one = deltaOf(both, clear('a'));
-    assert.deepEqual(state(one.image), [
-      [[], 2, 0],
-      [[1], 1, 0],
-    ]);
-    assert.deepEqual([...one.changedTopics], [id(1)]);
-    // All topics: only those that have some change.
-    const all = deltaOf(one.image, clear(''));
-    assert.deepEqual(state(all.image), [
-      [[], 2, 0],
-      [[], 2, 0],
-    ]);
-    assert.deepEqual([...all.changedTopics], [id(2)]);
-  });
-
-  it('G7: keeps the cordoned directories until a record says otherwise', () => {
-    const change = (fields: { fenced?: number; cordonedLogDirs?: Uuid[] }): MetadataRecord => ({
-      ...metadataRecord('BrokerRegistrationChangeRecord', {
-        brokerId: 1,
-        brokerEpoch: 101,
-        ...fields,
-      }),
-      version: 3,
-    });
-    const cordoned = (image: MetadataImage) => image.brokers.get(1)?.cordonedLogDirs;
-    assert.deepEqual(cordoned(base), []);
-    const on = deltaOf(base, change({ cordonedLogDirs: [id(2001)] })).image;
-    assert.deepEqual(cordoned(on), [id(2001)]);
-    const fenced = deltaOf(on, change({ fenced: 1 })).image;
-    assert.deepEqual([cordoned(fenced), fenced.brokers.get(1)?.fenced], [[id(2001)], true]);
-    assert.deepEqual(cordoned(deltaOf(fenced, change({ cordonedLogDirs: [] })).image), []);
   });
 });

@@ -36,6 +36,10 @@ export class Stage {
   /** What the next elections answer; success when there is none. */
   readonly electionErrors: ErrorCode[] = [];
   role: MirrorRole = EMBEDDED_ROLE;
+  /** What groups were asked to be lowered to, and in which state that was. */
+  readonly lowered: { readonly offset: number; readonly state: MirrorStateName }[] = [];
+  /** Why the next lowerings fail; they succeed when there is none. */
+  readonly loweringProblems: string[] = [];
   driver: PartitionDriver | undefined;
 
   constructor(broker: TestBroker) {
@@ -72,6 +76,11 @@ export class Stage {
         },
         limits: DEFAULT_MIRROR_BROKER_SETTINGS,
         role: this.role,
+        lowerGroupOffsets: async ({ topic, topicId, partition }, offset) => {
+          assert.deepEqual({ mirror: 'm', topicId, partition }, this.key, topic);
+          this.lowered.push({ offset, state: this.gate() });
+          return this.loweringProblems.shift();
+        },
         mirror: () => ({ source, settings }),
         onIllegal: (message) => this.illegal.push(message),
       },
