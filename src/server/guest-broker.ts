@@ -11,6 +11,7 @@ import { present } from '../base/assert.ts';
 import { ApacheQuestions } from '../guest/apache-questions.ts';
 import { ClusterClient } from '../guest/cluster-client.ts';
 import { CORDON_HEARTBEAT_VERSION, Cordon } from '../guest/cordon.ts';
+import { GuestGroupOffsets } from '../guest/group-offsets.ts';
 import { apacheBrokers, GUEST_CONFIG, guests } from '../guest/guest-brokers.ts';
 import { GuestJobs } from '../guest/guest-jobs.ts';
 import { type GuestIdentity, GuestIdentityFile, nodeIdProblem } from '../guest/identity.ts';
@@ -94,6 +95,7 @@ class GuestAssembly {
   readonly #stateStart: MirrorStateStart;
   readonly #jobs: GuestJobs;
   readonly #cordon: Cordon;
+  readonly #groupOffsets: GuestGroupOffsets;
   #registration: BrokerRegistration | undefined;
 
   constructor(foundation: GuestFoundation) {
@@ -132,6 +134,7 @@ class GuestAssembly {
         this.parts.services.replicas.partitionById(topicId, partition)?.lastFetchMs(id),
       reviewIsr: () => this.parts.services.replicas.reviewIsr(),
     });
+    this.#groupOffsets = new GuestGroupOffsets(runtime, { brokerId, image, store, brokers });
     const { directoryId } = foundation.identity;
     this.#cordon = new Cordon(runtime, {
       brokerId,
@@ -198,6 +201,7 @@ class GuestAssembly {
       publishers: [this.#stateStart, jobs],
       mirrorAdmin: { forward: (apiKey, _version, request) => admin.forward(apiKey, request) },
       ensureStateTopic: () => this.#stateStart.ensure(),
+      groupOffsets: this.#groupOffsets,
       listedApis: guestApisWith(apis),
       services: {
         supportedFeatures: guestSupportedFeatures,
@@ -288,6 +292,7 @@ class GuestAssembly {
     services.fetchSessions.close();
     services.groups.close();
     services.replicas.close();
+    this.#groupOffsets.close();
     this.#client.close();
   }
 }
