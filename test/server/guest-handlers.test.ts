@@ -380,7 +380,19 @@ test('the log directory shows the size of each replica; there is no other to mov
     partitions: () => held.values(),
     partition: (topic: string, index: number) => (topic === 't' ? held[index] : undefined),
   };
-  const services = servicesOf({ replicas, settings: { 'log.dirs': '/data' } });
+  const settings = { 'log.dirs': '/data' };
+  const register = brokerRecord(1);
+  assert.ok(register.type === 'RegisterBrokerRecord');
+  const cordonedLogDirs = [uuidOf(50)];
+  const cordoned = { ...register, value: { ...register.value, cordonedLogDirs } };
+  const services = servicesOf({ replicas, settings, image: imageOf([cordoned]) });
+  const isCordoned = async (version: number, image = imageOf([cordoned])) => {
+    const asked = servicesOf({ replicas, settings, image });
+    const { results } = await askGuest(DescribeLogDirs, version, asked, { topics: [] });
+    return results[0]?.isCordoned;
+  };
+  assert.deepEqual([await isCordoned(4), await isCordoned(5)], [false, true]);
+  assert.equal(await isCordoned(5, imageOf([register])), false);
   const sizes = async (
     version: number,
     topics: { topic: string; partitions: number[] }[] | null,

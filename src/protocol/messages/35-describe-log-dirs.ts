@@ -1,7 +1,7 @@
 /**
  * API 35, DescribeLogDirs.
  *
- * Sizes of replicas in log directories.
+ * Sizes of replicas in log directories. Version 5 (Apache Kafka 4.3) says which are cordoned.
  */
 import {
   array,
@@ -15,12 +15,12 @@ import {
   string,
 } from '../schema.ts';
 
-/** Request of API 35, versions 1-4. */
+/** Request of API 35, versions 1-5. */
 export const DescribeLogDirsRequest = message({
   apiKey: 35,
   name: 'DescribeLogDirsRequest',
   type: 'request',
-  validVersions: '1-4',
+  validVersions: '1-5',
   flexibleVersions: '2+',
   fields: {
     topics: nullable(
@@ -40,7 +40,7 @@ export const DescribeLogDirsResponse = message({
   apiKey: 35,
   name: 'DescribeLogDirsResponse',
   type: 'response',
-  validVersions: '1-4',
+  validVersions: '1-5',
   flexibleVersions: '2+',
   fields: {
     throttleTimeMs: int32('0+'),
@@ -59,6 +59,7 @@ export const DescribeLogDirsResponse = message({
       }),
       totalBytes: int64('4+', { default: -1, ignorable: true }),
       usableBytes: int64('4+', { default: -1, ignorable: true }),
+      isCordoned: bool('5+', { default: false, ignorable: true }),
     }),
   },
 });

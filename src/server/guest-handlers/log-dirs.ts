@@ -40,10 +40,15 @@ function describe(partitions: readonly Partition[]): TopicAnswer[] {
   }));
 }
 
+/** Whether the controller places no new replicas here (G7). */
+function isCordoned({ metadata, brokerId }: BrokerServices): boolean {
+  return (metadata.image.brokers.get(brokerId)?.cordonedLogDirs.length ?? 0) > 0;
+}
+
 const describeLogDirs = apiHandler({
   request: DescribeLogDirsRequest,
   response: DescribeLogDirsResponse,
-  versions: '1-4',
+  versions: '1-5',
   handle: (services, request) => ({
     throttleTimeMs: 0,
     errorCode: errors.NONE.code,
@@ -52,6 +57,7 @@ const describeLogDirs = apiHandler({
         errorCode: errors.NONE.code,
         logDir: services.config.text('log.dirs'),
         topics: describe(asked(services, request)),
+        isCordoned: isCordoned(services),
       },
     ],
   }),
