@@ -73,7 +73,7 @@ export interface ReplicaManagerOptions {
   readonly mirrorGate: MirrorGate;
   /** {@link EVERYONE_MAY_JOIN} when absent. */
   readonly isrPolicy?: IsrPolicy;
-  /** Whether this broker takes a replica, given who leads it; others it leaves (G8). Absent: all. */
+  /** Whether this broker takes a replica, given who leads it (G8). Absent: every one. */
   readonly holds?: (topic: string, leaderId: number) => boolean;
   /** The settings of a topic's logs, from topic overrides and broker defaults as they are now. */
   readonly topicConfig: (topic: string) => LogConfig;

@@ -54,7 +54,7 @@ export interface GuestServices {
    * it. Answers the error code of each topic that it could not be told about yet.
    */
   askForTopics(names: readonly string[]): Promise<ReadonlyMap<string, number>>;
-  /** Decides about settings of mirrors (IncrementalAlterConfigs), which no Apache controller can. */
+  /** Decides about settings of mirrors (IncrementalAlterConfigs), which Apache cannot. */
   readonly mirrorAdmin: Pick<ControllerPort, 'forward'>;
   /** Asks an Apache broker who coordinates a key, which makes the coordinator's topic there. */
   askForCoordinator(keyType: number, key: string): Promise<void>;

@@ -99,7 +99,8 @@ test('a broker that is down is passed over; without any, clients try again', asy
 test('a coordinator is asked for in the batched form, which every Apache broker 4 knows', async () => {
   const client = new FakeClient([], {});
   await new ApacheQuestions(client, () => IMAGE).askForCoordinator(2, 'sg:x:0');
-  const [[name, value]] = client.requests as [[string, EncodableOf<typeof FindCoordinatorRequest>]];
+  type Value = EncodableOf<typeof FindCoordinatorRequest>;
+  const [[name, value]] = client.requests as [[string, Value]];
   assert.deepEqual(
     [name, value],
     ['FindCoordinatorRequest', { keyType: 2, coordinatorKeys: ['sg:x:0'] }],
