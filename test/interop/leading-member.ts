@@ -23,6 +23,7 @@ import {
 } from '../../src/protocol/messages/45-alter-partition-reassignments.ts';
 import type { AlterPartitionRequest } from '../../src/protocol/messages/56-alter-partition.ts';
 import { FetchSessions } from '../../src/replication/fetch-sessions.ts';
+import type { FollowFrom } from '../../src/replication/follower-begin.ts';
 import type { Partition } from '../../src/replication/partition.ts';
 import { ReplicaManager } from '../../src/replication/replica-manager.ts';
 import type { BrokerServices } from '../../src/server/api-handler.ts';
@@ -49,7 +50,7 @@ function partsOf(bootstrap: string): { host: string; port: number }[] {
 }
 
 /** All log bytes of a partition directory, segments in order; undefined while there is none. */
-function logBytes(dataDir: string, topic: string, partition: number): Buffer | undefined {
+export function logBytes(dataDir: string, topic: string, partition: number): Buffer | undefined {
   const directory = join(dataDir, `${topic}-${partition}`);
   try {
     const files = readdirSync(directory).filter((file) => file.endsWith('.log'));
@@ -74,6 +75,8 @@ export class LeadingMember {
   readonly alterations: number[] = [];
   /** The ISR policy; call `replicas.reviewIsr` after a change. */
   admits: (brokerId: number) => boolean = () => false;
+  /** From where an empty log follows an Apache leader; undefined: nothing is followed. */
+  followFrom: FollowFrom | undefined;
   /** Whether the gate is open: the mirror topics take clients' writes. */
   isOpen = false;
   readonly #logs: LogManager;
@@ -120,6 +123,7 @@ export class LeadingMember {
       isrPolicy: {
         mayJoin: (_id, _partition, id) => id === LEADER_ID || this.admits(id),
       },
+      following: { followFrom: () => this.followFrom, listenerName: 'PLAINTEXT' },
       topicConfig: (topic) => logConfigOf(topic, this.metadata.image, config),
       onLeadership: [],
       replicaLagTimeMaxMs: 5_000,
