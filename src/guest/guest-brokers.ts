@@ -85,8 +85,8 @@ export interface SpreadWish {
 
 /**
  * Replica lists, leader first, for the partitions of one topic (G25): leaders go round the brokers,
- * the replicas of a partition are in as many racks as can be, and no broker gets more replicas than
- * that demands. Empty lists when there is no broker.
+ * the replicas of a partition are in as many racks as can be, and of what is left the brokers with
+ * the least replicas are taken. Empty lists when there is no broker.
  */
 export function spreadReplicas(
   brokers: readonly BrokerRegistrationImage[],

@@ -6,7 +6,7 @@
  * and does what comes next, so it may be cut short anywhere and repeated for ever. Invariants:
  * - Apache replicas are let into the ISR only of partitions whose stop is settled.
  * - A row says STOPPED only after the metadata showed the partition native and the settings final.
- * - What was refused is kept for `explain` and tried again after a pause; nothing is retried at once.
+ * - What was refused is kept for `explain` and tried again after a pause, never at once.
  */
 import type { Uuid } from '../base/uuid.ts';
 import type { PartitionRegistration, TopicImage } from '../metadata/image.ts';
@@ -143,7 +143,7 @@ export class Handover {
     return removed;
   }
 
-  /** Whether something is to be asked for now; it was not in this state of the metadata, or long ago. */
+  /** False: it was asked for a moment ago, in this state of the metadata. */
   #mayAsk(key: string, version: number): boolean {
     const asked = this.#asked.get(key);
     if (asked === undefined || (asked.version !== version && !this.#problems.has(key))) return true;

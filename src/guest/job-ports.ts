@@ -2,8 +2,8 @@
  * What the guest's jobs are given: the cluster's controller, the mirror state, the metadata.
  *
  * The jobs (`mirror-admin.ts`, `topic-lock.ts`, `handover.ts`, `strays.ts`) know these ports only,
- * so that each step can be tried, and cut short, in a test. `GuestStateStore` and `RemoteController`
- * stand behind them in a guest.
+ * so that each step can be tried, and cut short, in a test. In a guest `GuestStateStore` and
+ * `RemoteController` stand behind them.
  */
 import type { Runtime } from '../io/runtime.ts';
 import type { MetadataImage } from '../metadata/image.ts';

@@ -167,7 +167,7 @@ export class GuestMirrorAdmin {
     const source = configs.get(SOURCE_CLUSTER_ID_CONFIG) ?? '';
     const tag = producerIdTag(store, name, source);
     if (tag === undefined) {
-      const message = `This cluster has ${MAX_PRODUCER_ID_TAG} sources, which is as many as can be.`;
+      const message = `This cluster has ${MAX_PRODUCER_ID_TAG} sources already, the most it can.`;
       return refuse(errors.POLICY_VIOLATION.code, message);
     }
     const refused = await this.#ownership.ensure(name);

@@ -2,8 +2,8 @@
  * Keeps partitions that are none of ours off the guests (G8).
  *
  * A cluster places new partitions on any broker, guests included. The sweeper, a job of the guest
- * with the lowest id, reassigns every such partition to Apache brokers, replica for replica, and has
- * a guest that came to lead one give the leadership away at once. Progress is the metadata's: a
+ * with the lowest id, reassigns every such partition to Apache brokers, replica for replica, and
+ * has a guest that came to lead one give the leadership away at once. Progress is the metadata's: a
  * partition is done when no guest is among its replicas. Invariants:
  * - A partition of a mirror topic is never touched, nor one that is being handed over.
  * - Replicas are replaced, never added or dropped, unless there are fewer Apache brokers than

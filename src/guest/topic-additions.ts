@@ -114,7 +114,7 @@ export function looksHalfDone(image: MetadataImage, topic: TopicImage): boolean 
   return hasGuests && isLocked(image.configs(ConfigResourceType.TOPIC, topic.name));
 }
 
-/** Where the partitions of a new mirror topic go: this guest, other guests, Apache brokers (G12). */
+/** Where partitions of a new mirror topic go: this guest, other guests, Apache brokers (G12). */
 export function mirrorAssignments(
   image: MetadataImage,
   brokerId: number,
@@ -131,14 +131,14 @@ export function mirrorAssignments(
   return spreadReplicas(brokers, wish).map((targets) => [brokerId, ...others, ...targets]);
 }
 
-/** Failback (G29) is what takes an existing topic into a mirror; it is refused until it is there. */
+/** Failback (G29) is what takes an existing topic into a mirror: refused until it is there. */
 function failbackRefusal(topic: TopicImage, row: MirrorTopicRow | undefined): Refusal {
   const { name } = topic;
   if (row?.removed === true && row.topicId === topic.id) {
     return refuse(
       errors.INVALID_REQUEST.code,
-      `Topic '${name}' was mirrored before and is a native topic now. Taking it back into a mirror ` +
-        '(failback) is not possible in this version: to copy it anew, delete it here first.',
+      `Topic '${name}' was mirrored before and is a native topic now. Taking it back into a ` +
+        'mirror (failback) is not possible in this version: to copy it anew, delete it here first.',
     );
   }
   return refuse(
@@ -292,7 +292,7 @@ export class TopicAdditions {
     }
     const membership = this.#context.image().membership(name);
     if (membership?.mirror === mirror && !membership.removed) return row;
-    const message = `The membership of topic '${name}' is recorded, but not in force yet: try again.`;
+    const message = `The membership of topic '${name}' is recorded, not in force yet: try again.`;
     return refuse(errors.COORDINATOR_NOT_AVAILABLE.code, message);
   }
 
@@ -348,7 +348,7 @@ export class TopicAdditions {
     return isRefusal(rest) ? rest : { overrides, skipped, replicationFactor: rest };
   }
 
-  /** What CreateTopics would say; the replication factor for Apache brokers when it would succeed. */
+  /** What CreateTopics would say; the replicas on Apache brokers if it would succeed. */
   async #tryCreate(
     { name, partitions }: Addition,
     overrides: ReadonlyMap<string, string>,

@@ -6,15 +6,20 @@
  */
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import type { MirrorTopicRow } from './catalog.ts';
-import type { JobStore } from './job-ports.ts';
+
+/** Where the rows are. */
+export interface TopicRowStore {
+  topic(topicName: string): MirrorTopicRow | undefined;
+  writeTopic(topicName: string, row: MirrorTopicRow): Promise<ErrorCode>;
+}
 
 /** See the file header. */
 export class TopicRows {
-  readonly #store: Pick<JobStore, 'topic' | 'writeTopic'>;
+  readonly #store: TopicRowStore;
   /** The last change of each topic that is under way. */
   readonly #tails = new Map<string, Promise<ErrorCode>>();
 
-  constructor(store: Pick<JobStore, 'topic' | 'writeTopic'>) {
+  constructor(store: TopicRowStore) {
     this.#store = store;
   }
 

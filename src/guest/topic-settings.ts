@@ -3,8 +3,8 @@
  * end of failover (G12, G18, G19, G24).
  *
  * Pure; `mirror-admin.ts`, `topic-lock.ts` and `handover.ts` send what is worked out here. A topic
- * has *final* overrides (what it shall have as a native topic, kept in its row), *forced* ones while
- * it is mirrored, and the *lock*, which keeps writers out while an Apache broker could come to lead.
+ * has *final* overrides (what it shall have as a native topic, kept in its row), *forced* ones
+ * while it is mirrored, and the *lock*, which keeps writers out while an Apache broker could lead.
  * Invariants:
  * - Only names that this file forces or locks are ever put back, and only where they still have the
  *   value put there: what an administrator changed meanwhile stays.
@@ -13,7 +13,6 @@
 import { ConfigResourceType, type MetadataImage, MIRROR_NAME_CONFIG } from '../metadata/image.ts';
 import { DEFAULT_EXCLUDED_TOPIC_PROPERTIES } from '../mirror/settings.ts';
 import type { DescribeConfigsResponse } from '../protocol/messages/32-describe-configs.ts';
-import type { IncrementalAlterConfigsRequest } from '../protocol/messages/44-incremental-alter-configs.ts';
 
 /** A topic override as a row keeps it; null: the topic shall have none of that name. */
 export interface FinalConfig {
@@ -28,7 +27,11 @@ export interface SkippedConfig {
 }
 
 /** One change of IncrementalAlterConfigs. */
-export type ConfigChange = IncrementalAlterConfigsRequest['resources'][number]['configs'][number];
+export interface ConfigChange {
+  readonly name: string;
+  readonly configOperation: number;
+  readonly value: string | null;
+}
 
 /** A config as DescribeConfigs tells it. */
 export type DescribedConfig = DescribeConfigsResponse['results'][number]['configs'][number];

@@ -14,8 +14,8 @@ import type { JobContext } from './job-ports.ts';
 import { looksHalfDone } from './topic-additions.ts';
 
 /**
- * How long a topic is missing from the metadata before its row goes, in ms: a guest that took jobs
- * over may know the rows before it has caught up with the metadata.
+ * How long a topic that the metadata never showed is missing before its row goes, in ms: a guest
+ * that took jobs over may know the rows before it has caught up with the metadata.
  */
 export const GONE_AFTER_MS = 30_000;
 
@@ -25,6 +25,8 @@ export class TopicUpkeep {
   readonly #ownership: JobOwnership;
   /** When a row's topic was first missed, monotonic, by topic id. */
   #missedSince = new Map<string, number>();
+  /** Topic ids of rows that the metadata showed: once they do not, they are gone. */
+  #shown = new Set<string>();
 
   constructor(context: JobContext, ownership: JobOwnership) {
     this.#context = context;
@@ -34,14 +36,17 @@ export class TopicUpkeep {
   async pass(): Promise<void> {
     const { store } = this.#context;
     const missed = new Map<string, number>();
+    const shown = new Set<string>();
     for (const mirror of store.mirrors()) {
       if (!this.#ownership.isOwner(mirror)) continue;
       for (const [name, row] of store.topics(mirror)) {
         if (row.topicId === ZERO_UUID) await this.#finish(name, row);
+        else if (this.#context.image().topicsById.has(row.topicId)) shown.add(row.topicId);
         else await this.#forget(name, row, missed);
       }
     }
     this.#missedSince = missed;
+    this.#shown = shown;
   }
 
   async #finish(name: string, row: MirrorTopicRow): Promise<void> {
@@ -55,12 +60,12 @@ export class TopicUpkeep {
   }
 
   async #forget(name: string, row: MirrorTopicRow, missed: Map<string, number>): Promise<void> {
-    const { store, runtime, image } = this.#context;
-    if (image().topicsById.has(row.topicId)) return;
+    const { store, runtime } = this.#context;
     const nowMs = runtime.clock.monotonicMs();
     const sinceMs = this.#missedSince.get(row.topicId) ?? nowMs;
     missed.set(row.topicId, sinceMs);
-    if (nowMs - sinceMs < GONE_AFTER_MS || store.topic(name)?.topicId !== row.topicId) return;
+    const isGone = this.#shown.has(row.topicId) || nowMs - sinceMs >= GONE_AFTER_MS;
+    if (!isGone || store.topic(name)?.topicId !== row.topicId) return;
     this.#told('row of a deleted mirror topic removed', name, await store.deleteTopic(name));
   }
 

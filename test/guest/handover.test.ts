@@ -284,7 +284,7 @@ describe('G28: killed at every step', () => {
     }
   });
 
-  test('the guest died after letting followers in, and one of them leads: the rest is done', async () => {
+  test('the guest died, and a follower it let in leads: the rest is done', async () => {
     const cluster = await leaving([[GUEST, 1, 2, 3]]);
     cluster.setIsr('t', 0, [GUEST, 1, 2]);
     cluster.fence(GUEST, true);

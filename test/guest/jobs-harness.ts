@@ -1,5 +1,5 @@
 /**
- * What the tests of the guest's jobs share: a cluster in memory with an Apache controller that knows
+ * What the tests of the guest's jobs share: a cluster in memory with a controller that knows
  * topics, configs, reassignments and elections, the real rows behind a store in memory, and a
  * process that can be killed before or after each of its effects.
  */

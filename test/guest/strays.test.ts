@@ -3,6 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
+import { encodeTopic, type MirrorTopicRow } from '../../src/guest/catalog.ts';
 import { CORDON_TIMEOUT_MS, Cordon } from '../../src/guest/cordon.ts';
 import { JobOwnership } from '../../src/guest/job-ownership.ts';
 import { StraySweeper, SWEEP_AGAIN_MS } from '../../src/guest/strays.ts';
@@ -84,7 +85,7 @@ describe('G8: strays are moved to Apache brokers', () => {
     assert.deepEqual(cluster.trace, ['reassign n-0 [1,3]', 'reassign n-1 [4]']);
   });
 
-  test('a dead broker is not chosen; one that has a replica is replaced where another can be', async () => {
+  test('a dead broker is not chosen; a dead replica is replaced where one can be', async () => {
     const cluster = native('n', 1, [1, GUEST]);
     cluster.fence(1, true);
     await sweeper(cluster).pass();
@@ -271,7 +272,7 @@ describe('G7: the cordon', () => {
     );
   }
 
-  test('an action that needs it lifted waits until the metadata shows that, and not for ever', async () => {
+  test('what needs it lifted waits until the metadata shows that, not for ever', async () => {
     const cluster = new TestCluster(feature('metadata.version', 30));
     show(cluster, [DIRECTORY]);
     const beats: string[][] = [];

@@ -11,7 +11,10 @@ import { metadataRecord } from '../../src/metadata/record-framing.ts';
 import { MirrorFailure } from '../../src/mirror/causes.ts';
 import { ApiKey } from '../../src/protocol/api-keys.ts';
 import { errorName, errors } from '../../src/protocol/errors.ts';
-import type { AddTopicsToMirrorResponse } from '../../src/protocol/messages/12791-add-topics-to-mirror.ts';
+import type {
+  AddTopicsToMirrorRequest,
+  AddTopicsToMirrorResponse,
+} from '../../src/protocol/messages/12791-add-topics-to-mirror.ts';
 import { broker, config, id, topic } from '../metadata/harness.ts';
 import {
   GUEST,
@@ -34,7 +37,7 @@ interface Wish {
   readonly numPartitions?: number;
 }
 
-function request(wishes: readonly Wish[], validatedAtOffset = -1): object {
+function request(wishes: readonly Wish[], validatedAtOffset = -1): AddTopicsToMirrorRequest {
   return {
     topics: wishes.map((wish) => ({
       topicId: SOURCE_ID,
@@ -72,7 +75,7 @@ const LOCKED = {
 };
 
 describe('G12: a topic is made', () => {
-  test('row, topic on guest and Apache brokers with lock and settings, row with its id', async () => {
+  test('row, topic with lock and settings, row with its id', async () => {
     const cluster = await new TestCluster().withMirror();
     const response = await add(cluster, ['t']);
     assert.deepEqual(outcomes(response), ['t NONE']);

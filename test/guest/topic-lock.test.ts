@@ -171,7 +171,7 @@ describe('G12: the lock', () => {
     assert.deepEqual(cluster.trace, []);
   });
 
-  test('is set for a reassignment and lifted after it, with what an administrator had set', async () => {
+  test('is set for a reassignment and lifted after it, as an administrator had it', async () => {
     const cluster = await member();
     const lock = lockOf(cluster);
     guestsOnly(cluster);
@@ -210,7 +210,7 @@ describe('G12: the lock', () => {
     }
   });
 
-  test('a row that cannot be written keeps the lock from being set; refusals are shown', async () => {
+  test('a row that cannot be written keeps the lock off; refusals are shown', async () => {
     const cluster = await member();
     guestsOnly(cluster);
     await lockOf(cluster).pass();
