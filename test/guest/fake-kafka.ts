@@ -73,6 +73,7 @@ export class FakeKafka {
   readonly calls: string[] = [];
   onCall: (name: string, transactionalId: string | undefined) => Fate = () => undefined;
   topicError = 0;
+  fetchError = 0;
   readonly #logs = new Map<number, Log>();
   readonly #holders = new Map<string, Holder>();
   readonly #held = new Set<() => void>();
@@ -114,6 +115,12 @@ export class FakeKafka {
 
   endAs(transactionalId: string, commit: boolean): void {
     this.#end(this.#holder(transactionalId), commit);
+  }
+
+  /** The partition's log is gone, and begins anew. */
+  wipe(partition: number): void {
+    this.#logs.set(partition, { batches: [], end: 0, aborted: [] });
+    for (const retry of [...this.#held]) retry();
   }
 
   /** The producer id and the epoch under which a transactional id writes now. */
@@ -360,13 +367,14 @@ export class FakeKafka {
     const partitions = asked.map(({ partition: partitionIndex, fetchOffset }) => {
       const log = this.#log(partitionIndex);
       const lastStableOffset = this.#lastStable(partitionIndex);
+      const isBeyond = fetchOffset > log.end;
       const batches = log.batches.filter((bytes) => {
         const { lastOffset, baseOffset } = new RecordBatch(bytes);
         return lastOffset >= fetchOffset && baseOffset < lastStableOffset;
       });
       return {
         partitionIndex,
-        errorCode: 0,
+        errorCode: isBeyond ? errors.OFFSET_OUT_OF_RANGE.code : this.fetchError,
         highWatermark: log.end,
         lastStableOffset,
         logStartOffset: 0,
@@ -374,7 +382,10 @@ export class FakeKafka {
         records: batches.map((bytes) => new Uint8Array(bytes)),
       };
     });
-    if (partitions.every(({ records }) => records.length === 0)) return undefined;
+    const isIdle = partitions.every(
+      ({ records, errorCode }) => records.length === 0 && errorCode === 0,
+    );
+    if (isIdle) return undefined;
     return { responses: [{ topic: this.topic, topicId: this.topicId, partitions }] };
   }
 }
