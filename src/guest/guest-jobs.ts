@@ -3,7 +3,7 @@
  *
  * Made by the composition root, which tells it of new metadata and rows. Two loops, so that foreign
  * partitions are swept away while a handover waits for a controller. Invariants:
- * - Within a loop one pass at a time, in the order: ownership, lock, handover.
+ * - Within a loop one pass at a time, in the order: ownership, upkeep of rows, lock, handover.
  * - Nothing is remembered between passes that metadata and rows do not say (G28).
  */
 import type { Uuid } from '../base/uuid.ts';
@@ -18,6 +18,7 @@ import type { JobContext } from './job-ports.ts';
 import { LevelJob } from './level-job.ts';
 import { type StrayProblem, StraySweeper } from './strays.ts';
 import { TopicLock } from './topic-lock.ts';
+import { TopicUpkeep } from './topic-upkeep.ts';
 
 /** Time between passes when nobody notices anything, in ms. */
 export const PASS_INTERVAL_MS = 1_000;
@@ -51,6 +52,7 @@ export class GuestJobs implements MetadataPublisher {
     this.ownership = new JobOwnership(context);
     this.isrRule = new GuestIsrRule({ image, inMaintenance });
     const { ownership, isrRule } = this;
+    const upkeep = new TopicUpkeep(context, ownership);
     const lock = new TopicLock({ context, ownership, inMaintenance });
     this.#handover = new Handover({
       context,
@@ -67,6 +69,7 @@ export class GuestJobs implements MetadataPublisher {
       intervalMs: PASS_INTERVAL_MS,
       pass: async () => {
         await ownership.claimOrphans();
+        await upkeep.pass();
         await lock.pass();
         await this.#handover.pass();
       },
