@@ -127,6 +127,26 @@ function groupCoordinator(
   });
 }
 
+function replicaManager(
+  { runtime, config, brokerId, logManager, controller, states, guest }: Foundation,
+  groups: GroupCoordinator,
+  mirrorManager: MirrorManager,
+  image: () => MetadataImage,
+): ReplicaManager {
+  return new ReplicaManager(runtime, {
+    brokerId,
+    logManager,
+    controller,
+    mirrorGate: states,
+    topicConfig: (topic) => logConfigOf(topic, image(), config),
+    // A stray partition of a guest's makes it no coordinator (G8).
+    onLeadership: guest === undefined ? [groupLeadership(groups), mirrorManager] : [mirrorManager],
+    isrPolicy: guest?.isrPolicy ?? EVERYONE_MAY_JOIN,
+    ...(guest === undefined ? {} : { holds: guest.holds }),
+    replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),
+  });
+}
+
 /** Follows the metadata; publishers are those of the parts built below, in order. */
 export function buildParts(foundation: Foundation): Parts {
   const { runtime, config, brokerId, clusterId, controller, logManager, states, guest } =
@@ -153,18 +173,7 @@ export function buildParts(foundation: Foundation): Parts {
     manager: mirrorManager,
     ports: guest?.groupOffsets,
   });
-  const replicas = new ReplicaManager(runtime, {
-    brokerId,
-    logManager,
-    controller,
-    mirrorGate: states,
-    topicConfig: (topic) => logConfigOf(topic, image(), config),
-    // A stray partition of a guest's makes it no coordinator (G8).
-    onLeadership: guest === undefined ? [groupLeadership(groups), mirrorManager] : [mirrorManager],
-    isrPolicy: guest?.isrPolicy ?? EVERYONE_MAY_JOIN,
-    ...(guest === undefined ? {} : { holds: guest.holds }),
-    replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),
-  });
+  const replicas = replicaManager(foundation, groups, mirrorManager, image);
   const deletions = deletedTopicsPublisher(groups);
   const own = [states, replicas, mirrorManager, groupOffsets.sync, deletions];
   const publishers = [...own, ...(guest?.publishers ?? [])];
