@@ -73,7 +73,7 @@ function decodeValue<M extends Message>(of: Codec<M>, bytes: Uint8Array): Messag
   return of.read(reader);
 }
 
-/** The text that is hashed for the partition of a row (rule C3); no partition row has such a one. */
+/** The text that is hashed for the partition of a row (rule C3); no partition row has such. */
 export function catalogKeyText(key: CatalogKey): string {
   return `${key.type}/${key.type === 'topic' ? key.topic : key.mirror}`;
 }

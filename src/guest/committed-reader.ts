@@ -152,9 +152,11 @@ export class CommittedReader {
   #late(ends: ReadonlyMap<number, number>, boundMs: number): ClusterError {
     const behind = [...ends].find(([partition, end]) => this.#position(partition) < end);
     const [partition, end] = behind ?? [-1, -1];
+    const name = `${this.#options.topic}-${partition}`;
+    const at = this.#position(partition);
     const text =
-      `${this.#options.topic}-${partition} was not readable to offset ${end} within ${boundMs} ms: ` +
-      `it stands at ${this.#position(partition)}; a transaction may be open there`;
+      `${name} was not readable to offset ${end} within ${boundMs} ms: it stands at ${at}; ` +
+      'a transaction may be open there';
     return new ClusterError('timedOut', text);
   }
 

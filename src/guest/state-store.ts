@@ -370,7 +370,7 @@ export class GuestStateStore implements MirrorStateStore {
     this.#working = false;
   }
 
-  /** One write per row and as many rows as a transaction takes; those that are late are answered. */
+  /** One write per row, as many rows as a transaction takes; those that are late are answered. */
   #nextBatch(): Write[] {
     const now = this.#runtime.clock.monotonicMs();
     const late = this.#queue.filter(({ deadlineMs }) => deadlineMs <= now);

@@ -21,7 +21,7 @@ import { TransactionalProducer, takeTransactionalId } from './transactional-prod
 export const MAX_ROWS_PER_TRANSACTION = 500;
 /** Their keys and values, in bytes: below `max.message.bytes` even if one partition owns all. */
 export const MAX_BYTES_PER_TRANSACTION = 512 * 1024;
-/** How long reading to an end may take, in ms: an open transaction of a dead guest must time out. */
+/** How long reading to an end may take, in ms: what a dead guest left open must time out. */
 export const READ_BOUND_MS = 25_000;
 
 /** Header that names the guest which wrote a record. */
@@ -128,7 +128,7 @@ export class StateTopic {
     return this.#producer.init();
   }
 
-  /** Writes rows in one transaction; their places (an offset of −1: not known). See the producer. */
+  /** Writes rows in one transaction; answers their places (an offset of −1: not known). */
   async append(rows: readonly StateRecord[]): Promise<ReadPosition[]> {
     const timestamp = this.#clock.wallMs();
     const header = { key: WRITER_HEADER, value: Buffer.from(String(this.#nodeId)) };

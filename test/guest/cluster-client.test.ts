@@ -182,15 +182,16 @@ test('what may pass is repeated within the bound, and once with a bound of 0', a
   client.close();
 });
 
-test('what stays is not repeated: refusals, APIs that the cluster lacks, a closed client', async () => {
+test('what stays is not repeated: a refusal, an API that is missing, a closed client', async () => {
   const brokers = new Brokers();
   const client = brokers.client();
   brokers.refusals.set('one', [errors.GROUP_AUTHORIZATION_FAILED.code]);
-  const any = { to: 'any' } as const;
-  const ask = () => client.call(any, HeartbeatRequest, HeartbeatResponse, HEARTBEAT, { errorCode });
+  const target = { to: 'any' } as const;
+  const ask = () =>
+    client.call(target, HeartbeatRequest, HeartbeatResponse, HEARTBEAT, { errorCode });
   assert.equal((await brokers.run(ask())).errorCode, errors.GROUP_AUTHORIZATION_FAILED.code);
   const end = { transactionalId: 'x', producerId: 1n, producerEpoch: 0, committed: true };
-  await assert.rejects(brokers.run(client.call(any, EndTxnRequest, EndTxnResponse, end)), {
+  await assert.rejects(brokers.run(client.call(target, EndTxnRequest, EndTxnResponse, end)), {
     kind: 'unsupported',
   });
   assert.equal(brokers.calls.length, 1);
@@ -198,7 +199,7 @@ test('what stays is not repeated: refusals, APIs that the cluster lacks, a close
   await assert.rejects(brokers.run(ask()), { kind: 'closed' });
 });
 
-test('leaders are asked for what is left, and an error that stays ends it when all is in', async () => {
+test('leaders are asked for what is left, an error that stays ends it when all is in', async () => {
   const brokers = new Brokers();
   brokers.leaders = [1, 2, -1];
   const client = brokers.client();

@@ -1,5 +1,5 @@
 /**
- * Reading what is committed: aborted, open and interleaved transactions, ends, and logs that change.
+ * Reading what is committed: aborted, open, interleaved transactions; ends; logs that change.
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

@@ -71,7 +71,7 @@ class Bench {
   }
 }
 
-test('G22 S2: an end of a transaction whose answer is lost is asked again, not repeated', async () => {
+test('G22 S2: an end whose answer is lost is asked again, and happens once', async () => {
   const bench = new Bench();
   const store = await bench.store();
   bench.fates('EndTxn', 'unanswered');
