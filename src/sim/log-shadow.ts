@@ -30,7 +30,7 @@ export interface LogChange {
 const NO_CHANGE: LogChange = { cut: [], added: [] };
 
 /** Every batch of a log from the one that holds `from` on; `from` must be in the log. */
-export function readLog(log: Log, from: number = log.logStartOffset): SeenBatch[] {
+export function readLog(log: Log, from: number = log.localLogStartOffset): SeenBatch[] {
   const seen: SeenBatch[] = [];
   for (let offset = from; offset < log.logEndOffset; ) {
     const read = log.read(offset, READ_BYTES, 'logEnd', true);
