@@ -11,6 +11,7 @@
  * - Once fenced, everything is answered NOT_COORDINATOR until the id is taken anew, `mayOwn` agreed
  *   after that, and all rows were read again. What became of a failed transaction is never assumed.
  */
+import { Fault } from '../base/assert.ts';
 import { SharedRun } from '../base/shared-run.ts';
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
@@ -76,6 +77,8 @@ export interface GuestStateStoreOptions {
 type Decided = { readonly error: ErrorCode } | { readonly value: Uint8Array | null };
 
 interface Write {
+  /** Of its arrival. */
+  readonly number: number;
   readonly text: string;
   readonly key: Uint8Array;
   readonly deadlineMs: number;
@@ -100,6 +103,9 @@ export class GuestStateStore implements MirrorStateStore {
   /** Before the start is complete, what the overlay will be. */
   #history: PlacedRecord[] | undefined = [];
   #queue: Write[] = [];
+  #arrived = 0;
+  /** By guest: up to which write its id was taken after the write had come. */
+  readonly #takenFor = new Map<number, number>();
   #session: Session = 'none';
   #working = false;
   #attempts = 0;
@@ -332,12 +338,14 @@ export class GuestStateStore implements MirrorStateStore {
     if (guestId !== this.#options.nodeId) await this.#topic.takeOver([guestId]);
   }
 
-  #enqueue(write: Omit<Write, 'deadlineMs' | 'resolve'>): Promise<ErrorCode> {
+  #enqueue(write: Omit<Write, 'number' | 'deadlineMs' | 'resolve'>): Promise<ErrorCode> {
     const refusal = this.#refusal();
     if (refusal !== undefined) return Promise.resolve(refusal);
     const { clock } = this.#runtime;
     return new Promise((resolve) => {
-      this.#queue.push({ ...write, deadlineMs: clock.monotonicMs() + WRITE_BOUND_MS, resolve });
+      const number = ++this.#arrived;
+      const deadlineMs = clock.monotonicMs() + WRITE_BOUND_MS;
+      this.#queue.push({ ...write, number, deadlineMs, resolve });
       if (this.#working) return;
       this.#working = true;
       // Deferred, so that writes that come in one go are one transaction.
@@ -397,7 +405,9 @@ export class GuestStateStore implements MirrorStateStore {
       this.#runtime.logger.info('fencing guests whose mirror states change hands', {
         guests: [...foreign],
       });
+      const upTo = this.#arrived;
       await this.#topic.takeOver(foreign);
+      for (const guest of foreign) this.#takenFor.set(guest, upTo);
       writes = this.#decide(batch);
     }
     if (writes.length === 0) return;
@@ -456,12 +466,16 @@ export class GuestStateStore implements MirrorStateStore {
     }
   }
 
+  /**
+   * Guests whose id must be taken before these writes. Once is enough for a write: a guest comes
+   * back only with metadata by which it knows what this guest knew when the write came.
+   */
   #foreignTo(writes: readonly Write[]): Set<number> {
     const foreign = new Set<number>();
-    for (const { text, alsoFence } of writes) {
-      const writer = this.#rows.writerOf(text);
-      for (const guest of [writer, ...alsoFence()]) {
-        if (guest !== undefined && guest !== this.#options.nodeId) foreign.add(guest);
+    for (const { number, text, alsoFence } of writes) {
+      for (const guest of [this.#rows.writerOf(text), ...alsoFence()]) {
+        if (guest === undefined || guest === this.#options.nodeId) continue;
+        if ((this.#takenFor.get(guest) ?? 0) < number) foreign.add(guest);
       }
     }
     return foreign;
@@ -497,12 +511,23 @@ export class GuestStateStore implements MirrorStateStore {
   /** Takes the id, asks whether it may be kept, reads all that was written up to then. */
   async #initialise(): Promise<void> {
     await this.#topic.init();
-    if (!(await this.#options.mayOwn())) {
+    if (!(await this.#mayOwn())) {
       throw new ProducerFenced('this guest is no member in good standing at the moment');
     }
     await this.#topic.readToEnd('highWatermark');
     this.#session = 'ready';
     this.#runtime.logger.info('writing mirror states', { guest: this.#options.nodeId });
+  }
+
+  async #mayOwn(): Promise<boolean> {
+    try {
+      return await this.#options.mayOwn();
+    } catch (error) {
+      if (error instanceof Fault) throw error;
+      // Without a controller nobody can tell; it is asked again.
+      this.#runtime.logger.warn('membership is not known', { error });
+      return false;
+    }
   }
 
   /** Until it succeeds, however long that takes: without it this guest can do nothing. */
@@ -557,7 +582,7 @@ export class GuestStateStore implements MirrorStateStore {
    * is gone if it is not in metadata that is newer than the row either.
    */
   async #sweep(rows: readonly KeyedRow[]): Promise<void> {
-    if (!(await this.#options.mayOwn())) return;
+    if (!(await this.#mayOwn())) return;
     const image = this.#options.image();
     const gone = rows.filter(({ key }) => !image.topicsById.has(key.topicId));
     const written = await Promise.all(gone.map(({ key }) => this.write(key, null)));

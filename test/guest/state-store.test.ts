@@ -16,6 +16,7 @@ import {
   encodeRow,
   encodeRowKey,
   MIRROR_STATE_TOPIC,
+  type MirrorStateRow,
   type RowKey,
   rowKeyText,
 } from '../../src/mirror/state-row.ts';
@@ -192,6 +193,47 @@ test('G22: whoever wrote a row last is fenced before it is replaced, and only th
   assert.deepEqual(taken.slice(3), [OWN, transactionalIdOf(3)]);
   one.close();
   two.close();
+});
+
+test('G22: many rows that change hands cost the other guest one fencing', async () => {
+  const bench = new Bench();
+  const one = await bench.store(1);
+  const two = await bench.store(2);
+  const keys = Array.from({ length: 1_200 }, (_, partition) => ({ ...KEY, partition }));
+  const write = (store: GuestStateStore, fields: Partial<MirrorStateRow>) =>
+    bench.run(
+      Promise.all(
+        keys.map((key) => {
+          const { partition } = key;
+          return store.write(key, row('PREPARING', { partition, ...fields }));
+        }),
+      ),
+    );
+  assert.deepEqual(new Set(await write(one, {})), new Set([NONE.code]));
+  const before = bench.kafka.holderOf(OWN).epoch;
+  const claim = { stateEpoch: 2, leaderEpoch: 2 };
+  assert.deepEqual(new Set(await write(two, claim)), new Set([NONE.code]));
+  assert.equal(bench.kafka.holderOf(OWN).epoch, before + 1);
+  assert.ok(bench.kafka.batches().length > 4);
+  one.close();
+  two.close();
+});
+
+test('G23: a guest that cannot ask whether it may write does not, and asks again', async () => {
+  const bench = new Bench();
+  let asked = 0;
+  const store = await bench.store(1, {
+    mayOwn: async () => {
+      asked++;
+      if (asked < 3) throw new Error('no controller');
+      return true;
+    },
+  });
+  assert.equal(await bench.run(store.write(KEY, row('PREPARING'))), NOT_COORDINATOR.code);
+  await bench.clock.advance(5_000);
+  assert.equal(asked, 3);
+  assert.equal(await bench.run(store.write(KEY, row('PREPARING'))), NONE.code);
+  store.close();
 });
 
 test('G22 S4: what the other guest had on its way decides, not what was known before', async () => {
