@@ -82,11 +82,16 @@ interface Lowering {
 /** The error code that tells an unanswered request; anything unexpected is thrown on. */
 function codeOf(error: unknown): number {
   if (!(error instanceof ClusterError)) throw error;
-  if (error.kind === 'refused') return error.errorCode;
-  // It passes, or the groups move to other brokers.
-  return error.kind === 'unsupported'
-    ? errors.UNSUPPORTED_VERSION.code
-    : errors.COORDINATOR_NOT_AVAILABLE.code;
+  switch (error.kind) {
+    case 'refused':
+      return error.errorCode;
+    case 'timedOut':
+      return errors.REQUEST_TIMED_OUT.code;
+    case 'unsupported':
+      return errors.UNSUPPORTED_VERSION.code;
+    default:
+      return errors.NETWORK_EXCEPTION.code;
+  }
 }
 
 /** The client that a sink needs: it sends everything once. */

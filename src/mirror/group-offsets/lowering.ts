@@ -18,6 +18,12 @@ export const LOWER_AT_STOP_BOUND_MS = 2_000;
 /** Pause between two attempts, in ms. */
 export const LOWER_RETRY_MS = 250;
 
+/** Errors that may be gone at the next attempt, besides those that pass by themselves. */
+const WORTH_ANOTHER: ReadonlySet<number> = new Set<number>([
+  errors.NETWORK_EXCEPTION.code,
+  errors.REQUEST_TIMED_OUT.code,
+]);
+
 /** Lowers what is above an offset; answers why that failed, as a sentence (logged already). */
 export type GroupOffsetLowering = (
   partition: PartitionHere,
@@ -41,7 +47,8 @@ export function groupOffsetLowering(
         else logger.warn('group offset is too high', { ...fields, left });
       }
       if (errorCode === errors.NONE.code) return undefined;
-      if (!isTransient(errorCode) || clock.monotonicMs() + LOWER_RETRY_MS > deadline) {
+      const mayPass = isTransient(errorCode) || WORTH_ANOTHER.has(errorCode);
+      if (!mayPass || clock.monotonicMs() + LOWER_RETRY_MS > deadline) {
         const where = partitionKey(topic, partition);
         const text = `group offsets of ${where} above ${offset}: ${errorName(errorCode)}`;
         logger.warn('group offsets not lowered', { topic, partition, problem: text });
