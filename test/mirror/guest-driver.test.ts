@@ -21,7 +21,7 @@ function guestRole(fields: Partial<MirrorRole> = {}): MirrorRole {
   };
 }
 
-test('G24 in a guest a removal settles: the offset is durable, the partition stays shut', async (t) => {
+test('G24 in a guest a removal settles: offset durable, partition still shut', async (t) => {
   const s = await stage(t);
   s.role = guestRole();
   const driver = s.drive(MEMBER);

@@ -89,7 +89,7 @@ test('T2 a twinlog source: its answer; an error is no answer', async () => {
   await assert.rejects(ask(source, store(known)), cause('SOURCE_ERROR'));
 });
 
-test('G22 T2 a source without the API but with rows: they say where, or that there is none', async () => {
+test('G22 T2 a source without the API but with rows: where they say, if they say', async () => {
   const source = new ScriptedSource(ID);
   const known = row('STOPPED', { sourceClusterId: 'source', lastMirroredOffset: 7 });
   const asked: unknown[] = [];

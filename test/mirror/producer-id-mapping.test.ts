@@ -133,7 +133,7 @@ test('G20 what a guest writes is never negative, except "none"', () => {
   );
 });
 
-test('G20 new ids of a source meet neither each other, nor those of another tag, nor local ones', () => {
+test('G20 ids of a source meet neither each other, nor another tag’s, nor local ones', () => {
   const id = fc.oneof(
     fc.bigInt({ min: 0n, max: TAG - 1n }),
     fc.bigInt({ min: -63n * HOP, max: -2n }),

@@ -39,7 +39,7 @@ function asked(broker: TestBroker): (readonly number[])[] {
   );
 }
 
-test('G18 members that may not be in are taken out at once, many partitions in one call', async (t) => {
+test('G18 members that may not be in are taken out at once, all in one call', async (t) => {
   const broker = await startTestBroker(t);
   broker.admits = () => false;
   broker.createTopic('a', 300, BOTH_IN);
@@ -61,7 +61,7 @@ test('G18 an ISR of the leader alone is left alone, whatever the policy', async 
   assert.deepEqual(broker.alterations, []);
 });
 
-test('G18 a follower that caught up joins when the policy admits it, and leaves again', async (t) => {
+test('G18 a caught-up follower joins when the policy admits it, and leaves again', async (t) => {
   const broker = await startTestBroker(t);
   broker.admits = () => false;
   broker.createTopic('a', 1, LEADER_IN);
@@ -144,7 +144,7 @@ test('G17 after an answer that proves nothing the high watermark waits for metad
   }
 });
 
-test('G17 INELIGIBLE_REPLICA proves that nothing changed: the high watermark goes on', async (t) => {
+test('G17 INELIGIBLE_REPLICA proves that nothing changed: the HW goes on', async (t) => {
   const broker = await startTestBroker(t);
   broker.createTopic('a', 1, LEADER_IN);
   const partition = broker.partition('a');
@@ -188,7 +188,7 @@ test('G17 a refused removal is asked for again without any fetch', async (t) => 
   assert.deepEqual(broker.partition('a').isr, [THIS_BROKER]);
 });
 
-test('G5 a controller that is away is asked ever less often, and with what is wanted then', async (t) => {
+test('G5 a controller that is away is asked ever less often, for what is wanted now', async (t) => {
   const broker = await startTestBroker(t);
   broker.controllerLost = true;
   broker.createTopic('a', 1, LEADER_IN);

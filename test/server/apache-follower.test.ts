@@ -179,7 +179,7 @@ test('G14 session id 0 and every partition asked for, in order, in each version'
   }
 });
 
-test('G14 a follower reads to the log end, a fetch without ReplicaState is a consumer', async (t) => {
+test('G14 a follower reads to the log end, without ReplicaState one is a consumer', async (t) => {
   const s = await stage(t);
   s.maxWaitMs = 0;
   const topicId = s.topic('a', 1, { isr: OUT_OF_ISR.replicas });
@@ -202,7 +202,7 @@ test('G14 one batch may exceed the limits, of the partition and of the answer', 
   assert.deepEqual(answer.partitions.map(spans), [[[0, 49]], []]);
 });
 
-test('G14 with nothing to send the request is held, until data comes or its time is over', async (t) => {
+test('G14 with nothing to send the request is held until data comes or time is over', async (t) => {
   const s = await stage(t);
   const topicId = s.topic('a');
   const waiting = watch(s.fetchOne({ topicId, fetchOffset: 0 }));
@@ -219,7 +219,7 @@ test('G14 with nothing to send the request is held, until data comes or its time
   assert.equal(idle.value?.highWatermark, 3);
 });
 
-test('G14 a broker epoch older than the metadata is refused, also of a fenced broker', async (t) => {
+test('G14 a broker epoch older than the metadata is refused, of a fenced one too', async (t) => {
   const s = await stage(t);
   s.maxWaitMs = 0;
   const topicId = s.topic('a', 1, { replicas: [THIS_BROKER, OTHER_BROKER, 3] });
