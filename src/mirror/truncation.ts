@@ -41,6 +41,7 @@ export type CutPartition = Pick<
     | 'logStartOffset'
     | 'localLogStartOffset'
     | 'logEndOffset'
+    | 'batchesEnd'
     | 'lastStableOffset'
     | 'openTransactions'
     | 'read'
@@ -104,25 +105,27 @@ async function cutOnce(
   partition: CutPartition,
   offset: number,
 ): Promise<number> {
-  const { log } = partition;
   await keep(context, partition, offset);
-  const before = log.logEndOffset;
+  const before = partition.log.logEndOffset;
   context.debt.owed = true;
-  const result = partition.truncateForMirror(offset, context.leaderEpoch);
-  if (!('logEndOffset' in result)) {
-    if (result.error === errors.KAFKA_STORAGE_ERROR.code) {
-      throw new MirrorFailure('STORAGE_BUSY', 'the log cannot be cut: its disk failed');
-    }
-    throw new Superseded(`cut refused with error ${result.error}`);
-  }
+  const after = truncate(context, partition, offset);
   context.runtime.logger.warn('mirror cut', {
     topic: partition.topic,
     partition: partition.partition,
-    firstOffset: result.logEndOffset,
+    firstOffset: after,
     lastOffset: before - 1,
-    count: before - result.logEndOffset,
+    count: before - after,
   });
-  return result.logEndOffset;
+  return after;
+}
+
+function truncate(context: CutContext, partition: CutPartition, offset: number): number {
+  const result = partition.truncateForMirror(offset, context.leaderEpoch);
+  if ('logEndOffset' in result) return result.logEndOffset;
+  if (result.error === errors.KAFKA_STORAGE_ERROR.code) {
+    throw new MirrorFailure('STORAGE_BUSY', 'the log cannot be cut: its disk failed');
+  }
+  throw new Superseded(`cut refused with error ${result.error}`);
 }
 
 /** Ends this leadership with a new leader epoch (T5). Never returns normally. */
@@ -220,8 +223,19 @@ export async function cutToLastStable(context: CutContext, partition: CutPartiti
     const after = await cutOnce(context, partition, partition.log.lastStableOffset);
     if (after >= before) throw new MirrorFailure('STORAGE_BUSY', 'a cut did not shorten the log');
   }
+  endBehindLastBatch(context, partition);
   restartEmpty(context, partition);
   if (context.debt.owed) await startNewEpoch(context, partition);
+}
+
+/**
+ * After a cut into an offset gap no batch says where the log ends: a restart would lose that end,
+ * and a replica would never reach it. So a log stops behind its last batch; no record is dropped.
+ */
+function endBehindLastBatch(context: CutContext, partition: CutPartition): void {
+  const { batchesEnd, logStartOffset, logEndOffset } = partition.log;
+  const end = Math.max(batchesEnd, logStartOffset);
+  if (end < logEndOffset) truncate(context, partition, end);
 }
 
 /**
@@ -231,9 +245,9 @@ export async function cutToLastStable(context: CutContext, partition: CutPartiti
  */
 function restartEmpty(context: CutContext, partition: CutPartition): void {
   const { log } = partition;
-  const { logStartOffset, logEndOffset } = log;
-  const isWhole = logEndOffset === logStartOffset && log.openTransactions().length === 0;
-  if (logEndOffset > logStartOffset || isWhole) return;
+  const { logStartOffset, logEndOffset, batchesEnd } = log;
+  const isWhole = batchesEnd === logStartOffset && log.openTransactions().length === 0;
+  if (logEndOffset > logStartOffset || (logEndOffset === logStartOffset && isWhole)) return;
   restartAt(context, partition, logStartOffset);
 }
 

@@ -48,7 +48,6 @@ export class LogStore implements FlushTarget {
   #deletions: Set<Timer> | undefined;
   #config: LogConfig;
   #logEndOffset: number;
-  /** Behind the last batch; below logEndOffset after a truncation into a gap. */
   #batchesEnd: number;
   #recoveryPoint: number;
   #firstDirtyOffset: number | undefined;
@@ -91,6 +90,11 @@ export class LogStore implements FlushTarget {
 
   get logEndOffset(): number {
     return this.#logEndOffset;
+  }
+
+  /** Behind the last batch; below the log end after a cut into an offset gap. */
+  get batchesEnd(): number {
+    return this.#batchesEnd;
   }
 
   /** What lies below was made durable. */

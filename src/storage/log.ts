@@ -140,6 +140,11 @@ export class Log {
     return this.#store.logEndOffset;
   }
 
+  /** Behind the last batch: where the log ends after a restart, and for whoever copies it. */
+  get batchesEnd(): number {
+    return this.#store.batchesEnd;
+  }
+
   /** No record is here; in a partial log others may have some. */
   get isEmpty(): boolean {
     return this.#store.logEndOffset === this.#store.segments.first.baseOffset;
@@ -147,11 +152,6 @@ export class Log {
 
   get highWatermark(): number {
     return this.#highWatermark;
-  }
-
-  /** Offset of the first record whose transaction is undecided below the high watermark. */
-  get firstUnstableOffset(): number | undefined {
-    return this.#store.producers.firstUnstableOffset;
   }
 
   get lastStableOffset(): number {
@@ -491,6 +491,7 @@ export class Log {
 
   /** Drops everything; the log goes on at `offset`. Blocks until that is durable. */
   truncateFullyAndStartAt(offset: number, logStartOffset = offset): void {
+    assert(logStartOffset >= offset, 'only beginAt makes a partial log');
     this.#lowerLogStart(logStartOffset);
     this.#store.onDisk(() => this.#store.restartAt(offset));
     this.#logStartOffset = logStartOffset;
@@ -571,11 +572,10 @@ export class Log {
     return this.#store.producers.toSnapshot();
   }
 
-  /** Whether the producer has an open transaction here (of this epoch, if given). */
-  hasOpenTransaction(producerId: bigint, producerEpoch?: number): boolean {
+  /** Whether the producer has an open transaction here. */
+  hasOpenTransaction(producerId: bigint): boolean {
     const entry = this.#store.producers.findById(producerId);
-    if (entry === undefined || entry.currentTxnFirstOffset < 0) return false;
-    return producerEpoch === undefined || entry.producerEpoch === producerEpoch;
+    return entry !== undefined && entry.currentTxnFirstOffset >= 0;
   }
 
   /** Open transactions by first offset. */

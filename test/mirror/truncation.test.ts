@@ -142,7 +142,6 @@ test('D5 a transaction whose data the source deleted is forgotten with the stop'
   assert.deepEqual([partition.log.lastStableOffset, partition.log.logEndOffset], [6, 6]);
   await cutToLastStable(context, partition);
   assert.deepEqual(partition.log.openTransactions(), []);
-  assert.equal(partition.log.firstUnstableOffset, undefined);
   const { logStartOffset, lastStableOffset, logEndOffset } = partition.log;
   assert.deepEqual([logStartOffset, lastStableOffset, logEndOffset], [6, 6, 6]);
   assert.deepEqual(elected, []);
@@ -304,6 +303,35 @@ test('T3 rows that remember more than the cut leaves are lowered, of every mirro
   const answer = await rows.coordinator.read(key('n'));
   assert.ok('row' in answer);
   assert.equal(answer.row?.lastMirroredOffset, 5);
+});
+
+test('D1 D5 a cut into an offset gap ends behind the last batch, in a new epoch', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  append(partition, mirrored(0, 5), inTransaction(10, 7n));
+  await assert.rejects(cutToLastStable(context, partition), Superseded);
+  const { logEndOffset, batchesEnd, lastStableOffset } = partition.log;
+  assert.deepEqual([logEndOffset, batchesEnd, lastStableOffset], [5, 5, 5]);
+  assert.deepEqual(elected, [0]);
+});
+
+test('D1 a log that an earlier cut left in a gap stops behind its last batch, too', async (t) => {
+  const { partition, context, elected } = await setup(t);
+  append(partition, mirrored(0, 5), mirrored(10, 5));
+  partition.truncateForMirror(8, 0);
+  assert.equal(partition.log.logEndOffset, 8);
+  await cutToLastStable(context, partition);
+  assert.equal(partition.log.logEndOffset, 5);
+  assert.deepEqual(elected, [], 'nothing was dropped');
+});
+
+test('D1 D5 a log that starts in the gap at its end starts over there', async (t) => {
+  const { partition, context } = await setup(t);
+  append(partition, mirrored(0, 5), mirrored(10, 5));
+  partition.truncateForMirror(9, 0);
+  assert.equal(partition.followLogStart(7, 0), 0);
+  await cutToLastStable(context, partition);
+  const { logStartOffset, logEndOffset, batchesEnd } = partition.log;
+  assert.deepEqual([logStartOffset, logEndOffset, batchesEnd], [7, 7, 7]);
 });
 
 test('T6 a single replica has followed at once; another one is waited for', async (t) => {
