@@ -1,20 +1,42 @@
 /** A broker in its cluster: registration, heartbeats until unfenced, controlled shutdown. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { guestSupportedFeatures } from '../../src/metadata/features.ts';
+import { QuorumUnavailable } from '../../src/metadata/quorum/quorum-client.ts';
 import { errors } from '../../src/protocol/errors.ts';
+import type { BrokerRegistrationRequest } from '../../src/protocol/messages/62-broker-registration.ts';
 import type { BrokerHeartbeatRequest } from '../../src/protocol/messages/63-broker-heartbeat.ts';
-import { BrokerRegistration, HEARTBEAT_INTERVAL_MS } from '../../src/server/broker-registration.ts';
+import {
+  BrokerRegistration,
+  DUPLICATE_PATIENCE_MS,
+  HEARTBEAT_INTERVAL_MS,
+  type RegistrationOptions,
+} from '../../src/server/broker-registration.ts';
 import { fakeController, fakeRuntime, ManualClock, settle, uuidOf } from './fakes.ts';
 
 type Heard = { errorCode?: number; isFenced?: boolean; shouldShutDown?: boolean } | Error;
 
-function setup(heard: Heard[], registrationError = 0) {
+function setup(
+  heard: Heard[],
+  registrationErrors: number | number[] = 0,
+  wish: Partial<RegistrationOptions> = {},
+) {
   const sent: BrokerHeartbeatRequest[] = [];
+  const registered: BrokerRegistrationRequest[] = [];
+  const refusals = typeof registrationErrors === 'number' ? undefined : registrationErrors;
   const controller = fakeController({
-    registerBroker: ({ listeners }) => {
-      assert.deepEqual(listeners, [{ name: 'PLAINTEXT', host: 'h', port: 9, securityProtocol: 0 }]);
-      const response = { throttleTimeMs: 0, errorCode: registrationError, brokerEpoch: 44 };
-      return Promise.resolve(response);
+    registerBroker: (request) => {
+      assert.deepEqual(request.listeners[0], {
+        name: 'PLAINTEXT',
+        host: 'h',
+        port: 9,
+        securityProtocol: 0,
+      });
+      registered.push(request);
+      const errorCode =
+        refusals === undefined ? Number(registrationErrors) : (refusals.shift() ?? 0);
+      const brokerEpoch = 43 + registered.length;
+      return Promise.resolve({ throttleTimeMs: 0, errorCode, brokerEpoch });
     },
     brokerHeartbeat: (request) => {
       sent.push(request);
@@ -33,8 +55,9 @@ function setup(heard: Heard[], registrationError = 0) {
     rack: null,
     listeners: [{ name: 'PLAINTEXT', host: 'h', port: 9 }],
     appliedOffset: () => 70 + sent.length,
+    ...wish,
   });
-  return { registration, clock, sent };
+  return { registration, clock, sent, registered };
 }
 
 test('a refused registration says who refuses whom and why', async () => {
@@ -87,4 +110,155 @@ test('a controller that is gone, or never lets go, does not hold a stopping brok
   await settle();
   await left;
   assert.equal(silent.sent.length, 100);
+});
+
+const { DUPLICATE_BROKER_REGISTRATION: DUPLICATE } = errors;
+
+test('G3, G4, G7: a guest registers with its features and last epoch, and tells its cordon', async () => {
+  const epochs: number[] = [];
+  let cordoned = [uuidOf(2)];
+  const { registration, clock, sent, registered } = setup([], 0, {
+    features: guestSupportedFeatures,
+    previousBrokerEpoch: 12,
+    listeners: [
+      { name: 'PLAINTEXT', host: 'h', port: 9 },
+      { name: 'CLIENTS', host: 'c', port: 10, securityProtocol: 3 },
+    ],
+    cordonedLogDirs: () => cordoned,
+    onRegistered: (epoch) => {
+      assert.equal(registration.epoch, -1);
+      epochs.push(epoch);
+    },
+  });
+  await registration.register();
+  const [request] = registered;
+  assert.equal(request?.previousBrokerEpoch, 12);
+  assert.deepEqual(
+    request?.features.find(({ name }) => name === 'metadata.version'),
+    { name: 'metadata.version', minSupportedVersion: 7, maxSupportedVersion: 33 },
+  );
+  assert.deepEqual(
+    request?.listeners.map(({ name, securityProtocol }) => [name, securityProtocol]),
+    [
+      ['PLAINTEXT', 0],
+      ['CLIENTS', 3],
+    ],
+  );
+  assert.deepEqual(epochs, [44]);
+  await registration.unfence();
+  cordoned = [];
+  await registration.sendHeartbeat();
+  assert.deepEqual(
+    sent.map(({ cordonedLogDirs }) => cordonedLogDirs),
+    [[uuidOf(2)], []],
+  );
+  registration.close();
+  assert.equal(clock.pendingTimers, 0);
+});
+
+test('G4: an id held by an earlier incarnation is waited for', async () => {
+  const { registration, clock, registered } = setup([], [DUPLICATE.code, DUPLICATE.code, 0], {
+    duplicatePatienceMs: DUPLICATE_PATIENCE_MS,
+  });
+  const done = registration.register();
+  await clock.advance(DUPLICATE_PATIENCE_MS / 2);
+  await done;
+  assert.equal(registered.length, 3);
+  assert.equal(registration.epoch, 46);
+});
+
+test('G4: an id held by a live one is refused, with what to do', async () => {
+  const { registration, clock } = setup([], DUPLICATE.code, {
+    duplicatePatienceMs: DUPLICATE_PATIENCE_MS,
+  });
+  const refused = assert.rejects(registration.register(), /give this one an id of its own/);
+  await clock.advance(DUPLICATE_PATIENCE_MS);
+  await refused;
+});
+
+test('refusals say what they mean', async () => {
+  const rows: [error: { readonly code: number }, pattern: RegExp][] = [
+    [errors.UNSUPPORTED_VERSION, /metadata\.version 7 to 33, kraft\.version 0 to 1/],
+    [errors.INCONSISTENT_CLUSTER_ID, /data directory is of cluster c,/],
+    [errors.CLUSTER_AUTHORIZATION_FAILED, /needs CLUSTER_ACTION/],
+    [errors.INVALID_REGISTRATION, /that of another broker/],
+  ];
+  for (const [{ code }, pattern] of rows) {
+    const { registration } = setup([], code, { features: guestSupportedFeatures });
+    await assert.rejects(registration.register(), pattern);
+  }
+});
+
+test('a broker epoch that is not known any more is asked for again', async () => {
+  const { registration, clock, sent, registered } = setup([
+    {},
+    { errorCode: errors.STALE_BROKER_EPOCH.code },
+    {},
+    { errorCode: errors.BROKER_ID_NOT_REGISTERED.code },
+    {},
+  ]);
+  await registration.register();
+  await registration.unfence();
+  await clock.advance(4 * HEARTBEAT_INTERVAL_MS);
+  assert.deepEqual(
+    sent.map(({ brokerEpoch }) => brokerEpoch),
+    [44, 44, 45, 45, 46],
+  );
+  assert.deepEqual(new Set(registered.map(({ incarnationId }) => incarnationId)).size, 1);
+  registration.close();
+});
+
+test('T5: refence fences, then unfences, and shares one round among those who come in time', async () => {
+  const { registration, clock, sent } = setup([
+    {},
+    { isFenced: false },
+    { isFenced: true },
+    { isFenced: true },
+    { isFenced: false },
+    { isFenced: true },
+    { isFenced: false },
+  ]);
+  await registration.register();
+  await registration.unfence();
+  const first = registration.refence();
+  assert.equal(registration.refence(), first);
+  // Two fast turns: not fenced yet, then fenced; the unfencing has begun.
+  await clock.advance(60);
+  const late = registration.refence();
+  assert.notEqual(late, first);
+  await clock.advance(1_000);
+  await Promise.all([first, late]);
+  assert.deepEqual(
+    sent.map(({ wantFence }) => wantFence),
+    [false, true, true, false, false, true, false],
+  );
+  await clock.advance(HEARTBEAT_INTERVAL_MS);
+  assert.equal(sent.length, 8);
+  registration.close();
+});
+
+test('G5: without a controller a refence goes on trying; a stop ends it', async () => {
+  const away = new QuorumUnavailable('no controller');
+  const { registration, clock, sent } = setup([{}, away, away, { isFenced: true }, away, {}]);
+  await registration.register();
+  await registration.unfence();
+  const done = registration.refence();
+  await clock.advance(1_000);
+  await done;
+  assert.equal(sent.length, 6);
+  const ended = assert.rejects(registration.refence(), /broker 3 is stopping/);
+  registration.close();
+  await clock.advance(1_000);
+  await ended;
+  assert.equal(clock.pendingTimers, 0);
+});
+
+test('G5: never two heartbeats at once, and none reports an offset of before it was sent', async () => {
+  const { registration, sent } = setup([]);
+  await registration.register();
+  await Promise.all([1, 2, 3].map(() => registration.sendHeartbeat()));
+  assert.deepEqual(
+    sent.map(({ currentMetadataOffset }) => currentMetadataOffset),
+    [70, 71, 72],
+  );
 });

@@ -33,11 +33,12 @@ const FETCH_WAIT_MS = 500;
 const FETCH_GRACE_MS = 5_000;
 /** Bytes asked for at a time; a larger batch comes whole. */
 const FETCH_BYTES = 8 * 1024 * 1024;
-const PURPOSE = 'observer';
 
 /** What to observe, and whom to tell. */
 export interface ObserverOptions {
   readonly client: QuorumClient;
+  /** Names the connection, which is this observer's alone. */
+  readonly purpose: string;
   readonly nodeId: number;
   readonly directoryId: Uuid;
   readonly fromOffset: number;
@@ -81,6 +82,7 @@ export class MetadataObserver {
   /** Nothing is passed on afterwards. */
   close(): void {
     this.#closed = true;
+    this.#options.client.release(this.#options.purpose);
   }
 
   get #ended(): boolean {
@@ -104,8 +106,8 @@ export class MetadataObserver {
   }
 
   async #fetch(): Promise<void> {
-    const { client } = this.#options;
-    const at = await client.connect(PURPOSE);
+    const { client, purpose } = this.#options;
+    const at = await client.connect(purpose);
     const response = await this.#ask(at);
     if (this.#ended) return;
     if (response.errorCode === errors.INCONSISTENT_CLUSTER_ID.code) {

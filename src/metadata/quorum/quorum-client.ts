@@ -129,6 +129,12 @@ export class QuorumClient {
     this.#connections.clear();
   }
 
+  /** Ends the connection of a purpose; what is under way on it rejects. */
+  release(purpose: string): void {
+    this.#connections.get(purpose)?.connection.close();
+    this.#connections.delete(purpose);
+  }
+
   /** Takes a leader that an answer names, unless a newer epoch has been heard of. */
   heard(hint: LeaderHint): void {
     for (const each of hint.endpoints) this.#remember(each);
@@ -161,8 +167,7 @@ export class QuorumClient {
   }
 
   async #dial(purpose: string, leader: QuorumLeader): Promise<LeaderConnection> {
-    this.#connections.get(purpose)?.connection.close();
-    this.#connections.delete(purpose);
+    this.release(purpose);
     try {
       const connection = await this.#connection(leader);
       const made = { leader, connection };

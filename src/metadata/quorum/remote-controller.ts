@@ -263,10 +263,11 @@ export class RemoteController implements ControllerPort {
     onBatch: MetadataBatchListener,
     onSnapshot?: MetadataSnapshotListener,
   ): Promise<void> {
-    return this.#observer({ fromOffset, onBatch, onSnapshot }).start();
+    return this.#observer('metadata', { fromOffset, onBatch, onSnapshot }).start();
   }
 
   #observer(
+    purpose: string,
     wish: Pick<ObserverOptions, 'fromOffset' | 'onBatch'> & {
       readonly onSnapshot: MetadataSnapshotListener | undefined;
       readonly onFailure?: (error: Error) => void;
@@ -276,6 +277,7 @@ export class RemoteController implements ControllerPort {
     const { fromOffset, onBatch, onFailure = onFatal } = wish;
     return new MetadataObserver(this.#runtime, {
       client: this.#client,
+      purpose,
       nodeId,
       directoryId,
       fromOffset,
@@ -295,7 +297,7 @@ export class RemoteController implements ControllerPort {
         subscribe: async (fromOffset, onBatch, onSnapshot) => {
           // A failure rejects `start`, and is the caller's.
           const wish = { fromOffset, onBatch, onSnapshot, onFailure: () => {} };
-          const observer = this.#observer(wish);
+          const observer = this.#observer('first-look', wish);
           observers.push(observer);
           await observer.start();
         },
