@@ -7,11 +7,18 @@
 import { MalformedBytes } from '../base/bytes.ts';
 import { GROUP_METADATA_TOPIC } from '../coordinator/group-coordinator.ts';
 import { decodeGroupRecord } from '../coordinator/group-records.ts';
+import { decodeCatalogKey, decodeJobs, decodeSettings, decodeTopic } from '../guest/catalog.ts';
 import { decodeMetadataRecord } from '../metadata/record-framing.ts';
+import { mirrorSettingDefinitions } from '../mirror/settings.ts';
 import { decodeRow, decodeRowKey, MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { stateName } from '../mirror/states.ts';
 import type { RecordDecoder } from '../storage/dump-segment.ts';
 import { METADATA_TOPIC } from '../storage/log-manager.ts';
+
+/** Mirror settings that are not for everyone's eyes. */
+const SECRETS: ReadonlySet<string> = new Set(
+  mirrorSettingDefinitions.filter(({ type }) => type === 'password').map(({ name }) => name),
+);
 
 const DECODERS: ReadonlyMap<string, RecordDecoder> = new Map<string, RecordDecoder>([
   [GROUP_METADATA_TOPIC, decodeGroup],
@@ -41,12 +48,29 @@ function decodeGroup(key: Uint8Array | null, value: Uint8Array | null) {
 
 function decodeMirrorState(key: Uint8Array | null, value: Uint8Array | null) {
   const row = decodeRowKey(keyOf(key));
-  if (row === undefined) return { key, value };
+  if (row === undefined) return decodeCatalog(keyOf(key), value);
   if (value === null) return { recordType: 'mirrorState', ...row, value: null };
   const decoded = decodeRow(value);
   const { state, previousState } = decoded;
   const names = { state: stateName(state), previousState: stateName(previousState) };
   return { recordType: 'mirrorState', ...row, value: { ...decoded, ...names } };
+}
+
+/** Rows that only a cluster with guests has (G22). */
+function decodeCatalog(key: Uint8Array, value: Uint8Array | null) {
+  const names = decodeCatalogKey(key);
+  if (names === undefined) return { key, value };
+  const { type, ...rest } = names;
+  const recordType = `mirror${type.charAt(0).toUpperCase()}${type.slice(1)}`;
+  return { recordType, ...rest, value: value === null ? null : decodeCatalogValue(type, value) };
+}
+
+function decodeCatalogValue(type: 'settings' | 'topic' | 'jobs', value: Uint8Array) {
+  if (type === 'topic') return decodeTopic(value);
+  if (type === 'jobs') return decodeJobs(value);
+  const { configs, producerIdTag } = decodeSettings(value);
+  const shown = [...configs].map(([name, text]) => [name, SECRETS.has(name) ? '[hidden]' : text]);
+  return { configs: Object.fromEntries(shown), producerIdTag };
 }
 
 function decodeMetadata(_key: Uint8Array | null, value: Uint8Array | null) {

@@ -11,6 +11,13 @@ import { test } from 'node:test';
 import { ZERO_UUID } from '../../src/base/uuid.ts';
 import { type DumpLogOptions, dumpPaths } from '../../src/cli/dump-log.ts';
 import { offsetRecord } from '../../src/coordinator/group-records.ts';
+import {
+  type CatalogKey,
+  encodeCatalogKey,
+  encodeJobs,
+  encodeSettings,
+  encodeTopic,
+} from '../../src/guest/catalog.ts';
 import type { Disk } from '../../src/io/runtime.ts';
 import { encodeMetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
 import { encodeRow, encodeRowKey } from '../../src/mirror/state-row.ts';
@@ -279,6 +286,55 @@ test('bytes are text or base64, 64-bit numbers exact', async () => {
       'headers: [{"key":"h","value":null}]',
   );
   assert.equal(end, `  end batches: 1 records: 1 nextOffset: 1 bytes: ${batch.length}`);
+});
+
+test('G22 rows of mirrors, topics and jobs are understood, secrets hidden', async () => {
+  const host = new SimHost();
+  const configs = new Map([
+    ['bootstrap.servers', 'a:1'],
+    ['ssl.key.password', 'secret'],
+  ]);
+  const topic = {
+    mirrorName: 'm',
+    removed: false,
+    membershipOffset: 3,
+    topicId: ZERO_UUID,
+    sourceTopicId: ZERO_UUID,
+    finalConfigs: [],
+    targetReplicationFactor: -1,
+  };
+  const jobs = { guestId: 7, claimedAtMs: 5 };
+  const rows: [CatalogKey, Uint8Array | null][] = [
+    [{ type: 'settings', mirror: 'm' }, encodeSettings({ configs, producerIdTag: 1 })],
+    [{ type: 'topic', topic: 't' }, encodeTopic(topic)],
+    [{ type: 'jobs', mirror: 'm' }, encodeJobs(jobs)],
+    [{ type: 'jobs', mirror: 'n' }, null],
+  ];
+  const records = rows.map(([key, value]) => ({
+    key: encodeCatalogKey(key),
+    value,
+    timestamp: 1,
+  }));
+  write(host, `/data/__mirror_state-0/${FIRST}.log`, buildRecordBatch({ records }));
+  const dumped = await dump(host, '/data', { records: true });
+  assert.deepEqual(dumped.problems, []);
+  const found = named(dumped.rows, `__mirror_state-0/${FIRST}.log`, 'record');
+  assert.deepEqual(
+    found.map(({ recordType, mirror, topic, value }) => [recordType, mirror ?? topic, value]),
+    [
+      [
+        'mirrorSettings',
+        'm',
+        {
+          configs: { 'bootstrap.servers': 'a:1', 'ssl.key.password': '[hidden]' },
+          producerIdTag: 1,
+        },
+      ],
+      ['mirrorTopic', 't', topic],
+      ['mirrorJobs', 'm', jobs],
+      ['mirrorJobs', 'n', null],
+    ],
+  );
 });
 
 test('records of internal topics are understood, by directory or by --as', async () => {
