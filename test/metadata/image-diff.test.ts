@@ -1,5 +1,5 @@
 /**
- * A snapshot in the place of an image: what the delta names, what the new image shares with the old.
+ * A snapshot in the place of an image: what the delta names, what the new image shares with it.
  */
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';

@@ -1,10 +1,10 @@
 /** A broker in its cluster: registration, heartbeats until unfenced, controlled shutdown. */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import type { ControllerPort } from '../../src/metadata/controller-port.ts';
 import { guestSupportedFeatures } from '../../src/metadata/features.ts';
 import { QuorumUnavailable } from '../../src/metadata/quorum/quorum-client.ts';
 import { errors } from '../../src/protocol/errors.ts';
-import type { BrokerRegistrationRequest } from '../../src/protocol/messages/62-broker-registration.ts';
 import type { BrokerHeartbeatRequest } from '../../src/protocol/messages/63-broker-heartbeat.ts';
 import {
   BrokerRegistration,
@@ -22,7 +22,7 @@ function setup(
   wish: Partial<RegistrationOptions> = {},
 ) {
   const sent: BrokerHeartbeatRequest[] = [];
-  const registered: BrokerRegistrationRequest[] = [];
+  const registered: Parameters<ControllerPort['registerBroker']>[0][] = [];
   const refusals = typeof registrationErrors === 'number' ? undefined : registrationErrors;
   const controller = fakeController({
     registerBroker: (request) => {
@@ -114,7 +114,7 @@ test('a controller that is gone, or never lets go, does not hold a stopping brok
 
 const { DUPLICATE_BROKER_REGISTRATION: DUPLICATE } = errors;
 
-test('G3, G4, G7: a guest registers with its features and last epoch, and tells its cordon', async () => {
+test('G3, G4, G7: a guest registers with features and last epoch, and tells its cordon', async () => {
   const epochs: number[] = [];
   let cordoned = [uuidOf(2)];
   const { registration, clock, sent, registered } = setup([], 0, {
@@ -208,7 +208,7 @@ test('a broker epoch that is not known any more is asked for again', async () =>
   registration.close();
 });
 
-test('T5: refence fences, then unfences, and shares one round among those who come in time', async () => {
+test('T5: refence fences, then unfences, once for all who come in time', async () => {
   const { registration, clock, sent } = setup([
     {},
     { isFenced: false },
@@ -253,7 +253,7 @@ test('G5: without a controller a refence goes on trying; a stop ends it', async 
   assert.equal(clock.pendingTimers, 0);
 });
 
-test('G5: never two heartbeats at once, and none reports an offset of before it was sent', async () => {
+test('G5: never two heartbeats at once, and each reports the offset of when it was sent', async () => {
   const { registration, sent } = setup([]);
   await registration.register();
   await Promise.all([1, 2, 3].map(() => registration.sendHeartbeat()));

@@ -96,7 +96,7 @@ describe('finding the active controller', () => {
     assert.deepEqual([...controller.controllerIds].sort(), [1, 2, 3]);
   });
 
-  it('follows NOT_CONTROLLER to the next one, and lives without its bootstrap address', async () => {
+  it('follows NOT_CONTROLLER to the next one, and needs no bootstrap address then', async () => {
     const { quorum, controller } = setup();
     answerHeartbeats(quorum);
     await controller.brokerHeartbeat(heartbeat(9, 1));
