@@ -53,6 +53,7 @@ import type {
   WriteMirrorStatesResponse,
 } from '../protocol/messages/12797-write-mirror-states.ts';
 import { type MirrorCause, MirrorFailure } from './causes.ts';
+import type { MirrorRole } from './driver-context.ts';
 import type { MirrorRows } from './mirror-coordinator.ts';
 import type { MirrorManager } from './mirror-manager.ts';
 import { MirrorQueries, type MirrorQueriesOptions } from './queries.ts';
@@ -77,6 +78,8 @@ export interface MirrorOperationsOptions {
   readonly offlinePartitions: MirrorQueriesOptions['offlinePartitions'];
   /** Makes `__mirror_state` if it is missing (C1); 0 or an error code. */
   readonly ensureStateTopic: () => Promise<number>;
+  /** `own`: a topic's id here says nothing about the source's (G12). */
+  readonly topicIdentity: MirrorRole['topicIdentity'];
 }
 
 type AddedTopic = AddTopicsToMirrorRequest['topics'][number];
@@ -237,7 +240,8 @@ export class MirrorOperations {
   ): Promise<AddTopicsToMirrorResponse> {
     const results = new Map(refused);
     if (topics.length > 0) {
-      const forwarded = { ...request, topics, validatedAtOffset: image.offset };
+      const validatedAtOffset = newestOffset(image, topics);
+      const forwarded = { ...request, topics, validatedAtOffset };
       const response = (await this.#options.controller.forward(
         apiKey,
         0,
@@ -273,8 +277,9 @@ export class MirrorOperations {
       const { id } = described;
       const numPartitions = described.partitions.size;
       const local = image.topicsByName.get(name);
+      const sameTopic = this.#options.topicIdentity === 'own' ? undefined : local;
       const conflict =
-        wrongId(topic, local, id) ??
+        wrongId(topic, sameTopic, id) ??
         tooManyPartitions(local, numPartitions) ??
         (local === undefined ? undefined : await this.#busy(image, local, mirrorName));
       return conflict ?? { ...topic, topicId: id, numPartitions };
@@ -335,6 +340,15 @@ export class MirrorOperations {
   writeMirrorStates(request: WriteMirrorStatesRequest): Promise<WriteMirrorStatesResponse> {
     return writeStates(this.#options.coordinator, this.#options.image(), request);
   }
+}
+
+/** Up to where the metadata and these memberships, which a guest keeps beside it, were seen. */
+function newestOffset(
+  image: MetadataImage,
+  topics: readonly { readonly topicName: string }[],
+): number {
+  const seen = topics.map(({ topicName }) => image.membership(topicName)?.offset ?? -1);
+  return seen.reduce((a, b) => Math.max(a, b), image.offset);
 }
 
 /** O3: both ids are named, nothing is changed. */

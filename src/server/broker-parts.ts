@@ -199,6 +199,7 @@ export function buildParts(foundation: Foundation): Parts {
       offlinePartitions: () => logManager.offline(),
       ensureStateTopic:
         guest?.ensureStateTopic ?? (() => internalTopics.ensure(MIRROR_STATE_TOPIC)),
+      topicIdentity: guest?.role.topicIdentity ?? 'same',
     }),
     producerIds: new ProducerIds(controller, () => ({
       id: brokerId,

@@ -42,7 +42,7 @@ class Desk {
   readonly operations: MirrorOperations;
   ensured = 0;
 
-  constructor(image: MetadataImage, network?: Network) {
+  constructor(image: MetadataImage, network?: Network, topicIdentity: 'same' | 'own' = 'same') {
     const runtime = fakeRuntime(new ManualClock());
     this.runtime = network === undefined ? runtime : { ...runtime, network };
     this.rows = new TestCoordinator(this.runtime, image);
@@ -76,6 +76,7 @@ class Desk {
         this.ensured++;
         return 0;
       },
+      topicIdentity,
     });
   }
 
@@ -201,6 +202,14 @@ test('O3 the same name with another id is refused with both ids', async () => {
   assert.equal(errorCode, errors.INCONSISTENT_TOPIC_ID.code);
   assert.match(errorMessage ?? '', new RegExp(`${topicId(2)} here and ${ID} at the source`));
   assert.deepEqual(desk.forwarded, []);
+});
+
+test('G12 where topics have ids of their own, the source is asked for its id alone', async () => {
+  const desk = new Desk(withTopic(topicId(2)), undefined, 'own');
+  assert.equal((await desk.add(['t'])).errorCode, 0);
+  const wrong = await desk.add(['t', topicId(9)]);
+  assert.equal(wrong.errorCode, errors.INCONSISTENT_TOPIC_ID.code);
+  assert.equal(desk.forwarded.length, 1);
 });
 
 test('O5 internal topics are refused by name', async () => {
