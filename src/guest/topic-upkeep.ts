@@ -13,6 +13,8 @@ import type { JobOwnership } from './job-ownership.ts';
 import type { JobContext } from './job-ports.ts';
 import { looksHalfDone } from './topic-additions.ts';
 
+/** How long an add has been half-done before it is finished here, in ms: its request may do it. */
+export const HALF_DONE_AFTER_MS = 5_000;
 /**
  * How long a topic that the metadata never showed is missing before its row goes, in ms: a guest
  * that took jobs over may know the rows before it has caught up with the metadata.
@@ -25,6 +27,8 @@ export class TopicUpkeep {
   readonly #ownership: JobOwnership;
   /** When a row's topic was first missed, monotonic, by topic id. */
   #missedSince = new Map<string, number>();
+  /** When an add was first seen half-done, by topic name. */
+  #halfDoneSince = new Map<string, number>();
   /** Topic ids of rows that the metadata showed: once they do not, they are gone. */
   #shown = new Set<string>();
 
@@ -36,23 +40,29 @@ export class TopicUpkeep {
   async pass(): Promise<void> {
     const { store } = this.#context;
     const missed = new Map<string, number>();
+    const halfDone = new Map<string, number>();
     const shown = new Set<string>();
     for (const mirror of store.mirrors()) {
       if (!this.#ownership.isOwner(mirror)) continue;
       for (const [name, row] of store.topics(mirror)) {
-        if (row.topicId === ZERO_UUID) await this.#finish(name, row);
+        if (row.topicId === ZERO_UUID) await this.#finish(name, row, halfDone);
         else if (this.#context.image().topicsById.has(row.topicId)) shown.add(row.topicId);
         else await this.#forget(name, row, missed);
       }
     }
     this.#missedSince = missed;
+    this.#halfDoneSince = halfDone;
     this.#shown = shown;
   }
 
-  async #finish(name: string, row: MirrorTopicRow): Promise<void> {
+  async #finish(name: string, row: MirrorTopicRow, halfDone: Map<string, number>): Promise<void> {
     const image = this.#context.image();
     const topic = image.topicsByName.get(name);
     if (row.removed || topic === undefined || !looksHalfDone(image, topic)) return;
+    const nowMs = this.#context.runtime.clock.monotonicMs();
+    const sinceMs = this.#halfDoneSince.get(name) ?? nowMs;
+    halfDone.set(name, sinceMs);
+    if (nowMs - sinceMs < HALF_DONE_AFTER_MS) return;
     const code = await this.#context.topicRows.change(name, (current) =>
       current.topicId === ZERO_UUID ? { ...current, topicId: topic.id } : undefined,
     );
