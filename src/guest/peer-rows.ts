@@ -22,8 +22,13 @@ import { CommittedReader } from './committed-reader.ts';
 import { StateRows } from './state-rows.ts';
 import { writerOf } from './state-topic.ts';
 
-/** How long a cluster must say that it has no such topic until that is believed, in ms. */
-export const ABSENT_BOUND_MS = 2_000;
+/**
+ * How long a cluster must say that it has no such topic until that is believed, in ms: a few times,
+ * not longer, since every mirror of a cluster that never had guests waits for it.
+ */
+export const ABSENT_BOUND_MS = 200;
+/** How long a topic is looked up, in ms. */
+const LOOK_UP_BOUND_MS = 2_000;
 /** How long the whole reading may take, in ms: an open transaction must time out meanwhile. */
 export const PEER_READ_BOUND_MS = 30_000;
 
@@ -209,7 +214,7 @@ export class PeerMirrorState {
   async #lookUp(name: string): Promise<Uuid> {
     const client = peerClient(this.#runtime, this.#settings, 'twinlog-peer-rows');
     try {
-      return (await client.topic(name, ABSENT_BOUND_MS)).id;
+      return (await client.topic(name, LOOK_UP_BOUND_MS)).id;
     } catch (error) {
       throw peerFailure(error);
     } finally {

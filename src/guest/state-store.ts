@@ -11,7 +11,6 @@
  * - Once fenced, everything is answered NOT_COORDINATOR until the id is taken anew, `mayOwn` agreed
  *   after that, and all rows were read again. What became of a failed transaction is never assumed.
  */
-import { Fault } from '../base/assert.ts';
 import { SharedRun } from '../base/shared-run.ts';
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
@@ -36,7 +35,9 @@ import {
   type MirrorTopicRow,
 } from './catalog.ts';
 import { ClusterError } from './cluster-client.ts';
+import { isLive } from './guest-brokers.ts';
 import { StateRows } from './state-rows.ts';
+import { StateSession } from './state-session.ts';
 import {
   MAX_BYTES_PER_TRANSACTION,
   MAX_ROWS_PER_TRANSACTION,
@@ -50,8 +51,10 @@ import { ProducerFenced } from './transactional-producer.ts';
 export const MAX_WAITING_WRITES = 100_000;
 /** How long a write is tried before it is answered COORDINATOR_NOT_AVAILABLE, in ms. */
 export const WRITE_BOUND_MS = 20_000;
-/** Pauses between attempts to write, or to take the transactional id. */
+/** Pauses between attempts to write. */
 export const STORE_RETRY: BackoffPolicy = { initialMs: 50, maxMs: 2_000 };
+/** How long the start waits for what is undecided, in ms; later it comes as it is decided. */
+export const START_PATIENCE_MS = 2_000;
 
 /** What a {@link GuestStateStore} is made of. */
 export interface GuestStateStoreOptions {
@@ -89,8 +92,6 @@ interface Write {
   readonly resolve: (error: ErrorCode) => void;
 }
 
-type Session = 'none' | 'ready' | 'fenced';
-
 const NOTHING: readonly number[] = [];
 
 /** See the file header. */
@@ -99,6 +100,7 @@ export class GuestStateStore implements MirrorStateStore {
   readonly #options: GuestStateStoreOptions;
   readonly #topic: StateTopic;
   readonly #rows = new StateRows();
+  readonly #session: StateSession;
   readonly #reading: SharedRun<void>;
   /** Before the start is complete, what the overlay will be. */
   #history: PlacedRecord[] | undefined = [];
@@ -106,7 +108,6 @@ export class GuestStateStore implements MirrorStateStore {
   #arrived = 0;
   /** By guest: up to which write its id was taken after the write had come. */
   readonly #takenFor = new Map<number, number>();
-  #session: Session = 'none';
   #working = false;
   #attempts = 0;
   #changed = false;
@@ -119,11 +120,17 @@ export class GuestStateStore implements MirrorStateStore {
     this.#topic = new StateTopic(runtime, {
       nodeId: options.nodeId,
       brokers: options.brokers,
+      deadGuests: () => options.otherGuests().filter((id) => !isLive(options.image(), id)),
       onRow: (row) => this.#take(row),
       onReset: (partition) => this.#rows.forgetPlaces(partition),
     });
-    // Not the last stable offset: what is committed may still lie beyond it.
-    this.#reading = new SharedRun(() => this.#topic.readToEnd('highWatermark'));
+    const { nodeId, mayOwn } = options;
+    this.#session = new StateSession(runtime, { nodeId, topic: this.#topic, mayOwn });
+    this.#reading = new SharedRun(() => {
+      this.#session.begin();
+      // Not to the last stable offset: what is committed may lie beyond it.
+      return this.#topic.readToEnd('highWatermark');
+    });
   }
 
   /**
@@ -131,7 +138,7 @@ export class GuestStateStore implements MirrorStateStore {
    * topic does not exist: making it is not this file's job.
    */
   async start(): Promise<void> {
-    await this.#topic.start();
+    await this.#topic.start(START_PATIENCE_MS);
     const history = this.#history ?? [];
     this.#history = undefined;
     if (history.length > 0) this.#options.onOverlay(history);
@@ -140,13 +147,14 @@ export class GuestStateStore implements MirrorStateStore {
 
   close(): void {
     this.#closed = true;
+    this.#session.close();
     this.#topic.close();
     this.#answerAll(this.#queue.splice(0), errors.NOT_COORDINATOR.code);
   }
 
   /** Nothing is written until the transactional id was taken anew. */
   get isFenced(): boolean {
-    return this.#session === 'fenced';
+    return this.#session.isFenced;
   }
 
   /** The partition that owns a key's text (rule C3); undefined before the start. */
@@ -398,7 +406,7 @@ export class GuestStateStore implements MirrorStateStore {
   /** What is not answered when this rejects goes back to the queue. */
   async #transact(batch: Write[]): Promise<void> {
     if (batch.length === 0) return;
-    if (this.#session !== 'ready') await this.#initialise();
+    await this.#session.ensure();
     let writes = this.#decide(batch);
     const foreign = this.#foreignTo(writes.map(({ write }) => write));
     if (foreign.size > 0) {
@@ -486,13 +494,11 @@ export class GuestStateStore implements MirrorStateStore {
     const { clock, random, logger } = this.#runtime;
     if (error instanceof ProducerFenced) {
       if (this.#closed) return this.#answerAll(batch, errors.NOT_COORDINATOR.code);
-      logger.warn('fenced from the mirror state', { reason: error.message });
-      this.#session = 'fenced';
+      this.#session.fence(error.message);
       this.#answerAll([...batch, ...this.#queue.splice(0)], errors.NOT_COORDINATOR.code);
-      void this.#regain();
       return;
     }
-    this.#session = 'none';
+    this.#session.lose();
     if (!(error instanceof ClusterError)) {
       failureOf(error, logger);
       this.#answerAll(batch, errors.UNKNOWN_SERVER_ERROR.code);
@@ -504,48 +510,6 @@ export class GuestStateStore implements MirrorStateStore {
     this.#attempts++;
     const pauseMs = backoffMs(STORE_RETRY, this.#attempts, random);
     await new Promise<void>((resolve) => clock.setTimer(pauseMs, resolve));
-  }
-
-  // --- the transactional id ---------------------------------------------------------------------
-
-  /** Takes the id, asks whether it may be kept, reads all that was written up to then. */
-  async #initialise(): Promise<void> {
-    await this.#topic.init();
-    if (!(await this.#mayOwn())) {
-      throw new ProducerFenced('this guest is no member in good standing at the moment');
-    }
-    await this.#topic.readToEnd('highWatermark');
-    this.#session = 'ready';
-    this.#runtime.logger.info('writing mirror states', { guest: this.#options.nodeId });
-  }
-
-  async #mayOwn(): Promise<boolean> {
-    try {
-      return await this.#options.mayOwn();
-    } catch (error) {
-      if (error instanceof Fault) throw error;
-      // Without a controller nobody can tell; it is asked again.
-      this.#runtime.logger.warn('membership is not known', { error });
-      return false;
-    }
-  }
-
-  /** Until it succeeds, however long that takes: without it this guest can do nothing. */
-  async #regain(): Promise<void> {
-    const { clock, random, logger } = this.#runtime;
-    for (let attempts = 1; !this.#closed; attempts++) {
-      const pauseMs = backoffMs(STORE_RETRY, attempts, random);
-      await new Promise<void>((resolve) => clock.setTimer(pauseMs, resolve));
-      if (this.#closed) return;
-      try {
-        await this.#initialise();
-        return;
-      } catch (error) {
-        const isExpected = error instanceof ClusterError || error instanceof ProducerFenced;
-        const { message } = isExpected ? error : failureOf(error, logger);
-        if (!this.#closed) logger.warn('still fenced from the mirror state', { reason: message });
-      }
-    }
   }
 
   // --- deleted topics ---------------------------------------------------------------------------
@@ -582,7 +546,7 @@ export class GuestStateStore implements MirrorStateStore {
    * is gone if it is not in metadata that is newer than the row either.
    */
   async #sweep(rows: readonly KeyedRow[]): Promise<void> {
-    if (!(await this.#mayOwn())) return;
+    if (!(await this.#session.mayOwn())) return;
     const image = this.#options.image();
     const gone = rows.filter(({ key }) => !image.topicsById.has(key.topicId));
     const written = await Promise.all(gone.map(({ key }) => this.write(key, null)));

@@ -13,7 +13,7 @@ import type { Runtime } from '../io/runtime.ts';
 import { MIRROR_STATE_TOPIC, ownerPartition } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
 import type { DecodedRecord, NewRecord } from '../protocol/record.ts';
-import { ClusterClient } from './cluster-client.ts';
+import { ClusterClient, ClusterError } from './cluster-client.ts';
 import { CommittedReader, type ReadEnd, type ReadPosition } from './committed-reader.ts';
 import { TransactionalProducer, takeTransactionalId } from './transactional-producer.ts';
 
@@ -23,6 +23,9 @@ export const MAX_ROWS_PER_TRANSACTION = 500;
 export const MAX_BYTES_PER_TRANSACTION = 512 * 1024;
 /** How long reading to an end may take, in ms: what a dead guest left open must time out. */
 export const READ_BOUND_MS = 25_000;
+
+/** How long a reading waits before it ends what dead guests left undecided, in ms. */
+export const UNDECIDED_PATIENCE_MS = 1_000;
 
 /** Header that names the guest which wrote a record. */
 const WRITER_HEADER = 'guest';
@@ -51,6 +54,8 @@ export interface StateTopicOptions {
   readonly nodeId: number;
   /** Brokers of the cluster, none of them a guest's; asked at each need. */
   readonly brokers: () => readonly BrokerAddress[];
+  /** Guests whose transactions nobody will end. */
+  readonly deadGuests: () => readonly number[];
   readonly onRow: (row: ReadRow) => void;
   readonly onReset: (partition: number) => void;
 }
@@ -71,16 +76,20 @@ export function writerOf({ headers }: Pick<DecodedRecord, 'headers'>): number | 
 /** See the file header. */
 export class StateTopic {
   readonly #clock: Runtime['clock'];
+  readonly #logger: Runtime['logger'];
   readonly #nodeId: number;
+  readonly #deadGuests: () => readonly number[];
   readonly #client: ClusterClient;
   readonly #fetchClient: ClusterClient;
   readonly #reader: CommittedReader;
   readonly #producer: TransactionalProducer;
 
   constructor(runtime: Runtime, options: StateTopicOptions) {
-    const { nodeId, brokers, onRow, onReset } = options;
+    const { nodeId, brokers, deadGuests, onRow, onReset } = options;
     this.#clock = runtime.clock;
+    this.#logger = runtime.logger;
     this.#nodeId = nodeId;
+    this.#deadGuests = deadGuests;
     const clientId = transactionalIdOf(nodeId);
     this.#client = new ClusterClient(runtime, { clientId, bootstrap: brokers });
     this.#fetchClient = new ClusterClient(runtime, {
@@ -106,10 +115,19 @@ export class StateTopic {
     return count === 0 ? undefined : ownerPartition(text, count);
   }
 
-  /** Reads all rows, then tails; rejects with a `ClusterError`, as when there is no such topic. */
-  async start(): Promise<void> {
+  /**
+   * Reads all rows, then tails; after `patienceMs` without those behind a transaction that is still
+   * undecided. Rejects with a `ClusterError`, as when there is no such topic.
+   */
+  async start(patienceMs: number): Promise<void> {
     await this.#reader.start();
     await this.#reader.readTo('lastStable', READ_BOUND_MS);
+    try {
+      await this.#reader.readTo('highWatermark', patienceMs);
+    } catch (error) {
+      if (!(error instanceof ClusterError && error.kind === 'timedOut')) throw error;
+      this.#logger.warn('mirror states are not all decided yet', { reason: error.message });
+    }
   }
 
   close(): void {
@@ -118,9 +136,34 @@ export class StateTopic {
     this.#fetchClient.close();
   }
 
-  /** Resolves when all up to the present end has been handed over; see `CommittedReader`. */
-  readToEnd(end: ReadEnd): Promise<void> {
-    return this.#reader.readTo(end, READ_BOUND_MS);
+  /**
+   * Resolves when all up to the present end has been handed over; see `CommittedReader`. What a
+   * dead guest left undecided is ended, rather than waited for until it times out.
+   */
+  async readToEnd(end: ReadEnd): Promise<void> {
+    const timer = this.#clock.setTimer(UNDECIDED_PATIENCE_MS, () => this.#endUndecided());
+    try {
+      await this.#reader.readTo(end, READ_BOUND_MS);
+    } finally {
+      timer.cancel();
+    }
+  }
+
+  #endUndecided(): void {
+    const dead = this.#deadGuests();
+    if (dead.length === 0) return;
+    this.#logger.info('ending what guests that are gone left undecided', { guests: dead });
+    this.#fence(dead).catch((error: unknown) => {
+      if (!(error instanceof ClusterError)) throw error;
+      // Then it times out by itself.
+      this.#logger.warn('it could not be ended', { error: error.message });
+    });
+  }
+
+  async #fence(guestIds: Iterable<number>): Promise<void> {
+    for (const guestId of guestIds) {
+      await takeTransactionalId(this.#client, transactionalIdOf(guestId));
+    }
   }
 
   /** Takes this guest's own transactional id: from now on it alone appends under it. */
@@ -149,9 +192,7 @@ export class StateTopic {
 
   /** Fences another guest, and reads all that it wrote; rejects with a `ClusterError`. */
   async takeOver(guestIds: Iterable<number>): Promise<void> {
-    for (const guestId of guestIds) {
-      await takeTransactionalId(this.#client, transactionalIdOf(guestId));
-    }
+    await this.#fence(guestIds);
     await this.readToEnd('highWatermark');
   }
 }

@@ -8,6 +8,7 @@ import type { Uuid } from '../../src/base/uuid.ts';
 import {
   GuestStateStore,
   type GuestStateStoreOptions,
+  START_PATIENCE_MS,
   WRITE_BOUND_MS,
 } from '../../src/guest/state-store.ts';
 import { transactionalIdOf } from '../../src/guest/state-topic.ts';
@@ -217,6 +218,46 @@ test('G22: many rows that change hands cost the other guest one fencing', async 
   assert.ok(bench.kafka.batches().length > 4);
   one.close();
   two.close();
+});
+
+/** A row of its own in a transaction of guest `id` that stays open. */
+function leaveOpen(bench: Bench, id: number, partition: number): void {
+  const { id: producerId, epoch: producerEpoch } = bench.kafka.holderOf(transactionalIdOf(id));
+  const key = encodeRowKey({ ...KEY, mirror: 'open' });
+  const records = [{ key, value: encodeRow(row('STOPPED')), timestamp: 1 }];
+  const batch = { records, producerId, producerEpoch, baseSequence: 0, isTransactional: true };
+  bench.kafka.produceAs(transactionalIdOf(id), partition, buildRecordBatch(batch));
+}
+
+test('G22: what this guest left open when it was killed is ended by the first read', async () => {
+  const bench = new Bench();
+  const before = await bench.store();
+  assert.equal(await bench.run(before.write(KEY, row('PREPARING'))), NONE.code);
+  before.close();
+  for (const partition of [0, 1]) leaveOpen(bench, 1, partition);
+  const began = bench.clock.monotonicMs();
+  const after = await bench.store();
+  assert.ok(bench.clock.monotonicMs() - began <= START_PATIENCE_MS + 100);
+  const { row: found } = (await bench.run(after.read(KEY))) as { row: unknown };
+  assert.deepEqual(found, row('PREPARING'));
+  assert.ok(bench.clock.monotonicMs() - began <= START_PATIENCE_MS + 500);
+  assert.deepEqual(after.rows('open'), []);
+  after.close();
+});
+
+test('G22: what another guest left open is ended when it is dead, else waited for', async () => {
+  for (const isDead of [true, false]) {
+    const bench = new Bench();
+    // A guest that is not in the image is not live.
+    const store = await bench.store(1, { otherGuests: () => (isDead ? [2] : []) });
+    assert.equal(await bench.run(store.write(KEY, row('PREPARING'))), NONE.code);
+    for (const partition of [0, 1]) leaveOpen(bench, 2, partition);
+    const answer = await bench.run(store.read(KEY));
+    assert.equal(answer.error, isDead ? NONE.code : COORDINATOR_NOT_AVAILABLE.code);
+    bench.kafka.endAs(transactionalIdOf(2), false);
+    assert.deepEqual(await bench.run(store.read(KEY)), { error: 0, row: row('PREPARING') });
+    store.close();
+  }
 });
 
 test('G23: a guest that cannot ask whether it may write does not, and asks again', async () => {
