@@ -38,6 +38,8 @@ import {
   cutTo,
   cutToLastStable,
   type EpochDebt,
+  endBehindLastBatch,
+  endOfBatches,
   lowerRows,
   Superseded,
   startNewEpoch,
@@ -395,22 +397,32 @@ export class PartitionDriver {
   /** T3–T5; returns when there was nothing to cut. */
   async #cut(isCurrent: () => boolean, offset: number): Promise<void> {
     const context = this.#cutContext(isCurrent);
+    await this.#lowerRows(context, offset);
+    await cutTo(context, this.partition, offset);
+  }
+
+  async #lowerRows(context: CutContext, offset: number): Promise<void> {
     await lowerRows(context, this.partition, offset, {
       key: this.key,
       lower: (lastMirroredOffset) => this.#post({ type: 'lower', lastMirroredOffset }),
     });
-    await cutTo(context, this.partition, offset);
   }
 
   /** D1, D2; G24 up to where the partition can be handed over. */
   async #stop(isCurrent: () => boolean): Promise<void> {
     const { handover } = this.#context.role;
     const type = handover ? 'settled' : 'stopped';
+    const context = this.#cutContext(isCurrent);
     if (!this.#row?.reachedMirroring) {
+      // The cut of this episode may have ended in an offset gap; writes begin behind the batches.
+      const end = endOfBatches(this.partition);
+      if (end < this.partition.log.logEndOffset) {
+        await this.#lowerRows(context, end);
+        endBehindLastBatch(context, this.partition);
+      }
       await this.#post({ type, lastMirroredOffset: undefined });
       return;
     }
-    const context = this.#cutContext(isCurrent);
     await cutToLastStable(context, this.partition);
     await whenReplicasFollowed(context, this.partition);
     if (handover) await whenLiveReplicasFollowed(context, this.partition);

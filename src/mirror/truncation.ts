@@ -224,7 +224,6 @@ export async function cutToLastStable(context: CutContext, partition: CutPartiti
     if (after >= before) throw new MirrorFailure('STORAGE_BUSY', 'a cut did not shorten the log');
   }
   endBehindLastBatch(context, partition);
-  restartEmpty(context, partition);
   if (context.debt.owed) await startNewEpoch(context, partition);
 }
 
@@ -232,10 +231,15 @@ export async function cutToLastStable(context: CutContext, partition: CutPartiti
  * After a cut into an offset gap no batch says where the log ends: a restart would lose that end,
  * and a replica would never reach it. So a log stops behind its last batch; no record is dropped.
  */
-function endBehindLastBatch(context: CutContext, partition: CutPartition): void {
-  const { batchesEnd, logStartOffset, logEndOffset } = partition.log;
-  const end = Math.max(batchesEnd, logStartOffset);
-  if (end < logEndOffset) truncate(context, partition, end);
+export function endBehindLastBatch(context: CutContext, partition: CutPartition): void {
+  const end = endOfBatches(partition);
+  if (end < partition.log.logEndOffset) truncate(context, partition, end);
+  restartEmpty(context, partition);
+}
+
+/** Where {@link endBehindLastBatch} lets a log end. */
+export function endOfBatches({ log }: CutPartition): number {
+  return Math.max(log.batchesEnd, log.logStartOffset);
 }
 
 /**

@@ -206,6 +206,18 @@ test('T2 T5 a topic added again is cut to its LMO, and a new epoch follows', asy
   assert.equal(s.gate(), 'PREPARING');
 });
 
+test('D2 a stop after a cut into a gap drops nothing, and knows no more than there is', async (t) => {
+  const s = await stage(t);
+  for (const at of [0, 10]) s.partition.appendMirrored([mirrored(at, 4)], 0);
+  s.partition.truncateForMirror(8, 0);
+  await s.recorded('STOPPING', { lastMirroredOffset: 8 });
+  s.drive(REMOVED);
+  await settle();
+  const found = await s.row();
+  assert.equal(stateName(found?.state ?? -1), 'STOPPED');
+  assert.deepEqual([found?.lastMirroredOffset, s.partition.log.logEndOffset], [4, 4]);
+});
+
 test('D2 a stop before MIRRORING cuts nothing', async (t) => {
   const s = await stage(t);
   s.partition.appendMirrored([mirrored(0, 4)], 0);
