@@ -207,6 +207,7 @@ test('O3 the same name with another id is refused with both ids', async () => {
 test('G12 where topics have ids of their own, the source is asked for its id alone', async () => {
   const desk = new Desk(withTopic(topicId(2)), undefined, 'own');
   desk.source.partitions = 2;
+  await settle();
   assert.equal((await desk.add(['t'])).errorCode, 0);
   const wrong = await desk.add(['t', topicId(9)]);
   assert.equal(wrong.errorCode, errors.INCONSISTENT_TOPIC_ID.code);
