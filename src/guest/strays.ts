@@ -18,6 +18,7 @@ import type {
   TopicImage,
 } from '../metadata/image.ts';
 import { isPassing } from '../metadata/quorum/quorum-client.ts';
+import { MIRROR_STATE_TOPIC_NAME } from '../metadata/topic-names.ts';
 import type { MirrorStateRow } from '../mirror/state-row.ts';
 import { MirrorState } from '../mirror/states.ts';
 import { errorName, errors } from '../protocol/errors.ts';
@@ -235,13 +236,15 @@ export class StraySweeper {
 
   /**
    * A topic of another guest may show in the metadata before its row was read here, though it was
-   * written first: what looks like a stray is looked at again when all rows are known.
+   * written first: what looks like a stray is looked at again when all rows are known. Without the
+   * topic of the mirror state, which is older than any row, nothing is mirrored.
    */
   async #plan(image: MetadataImage): Promise<StrayPlan> {
     const first = planSweep(this.#view(image));
     const [stray] = [...first.moves, ...first.elections, ...first.problems];
     const topicId = stray && image.topicsByName.get(stray.topic)?.id;
-    if (stray === undefined || topicId === undefined) return first;
+    const hasRows = image.topicsByName.has(MIRROR_STATE_TOPIC_NAME);
+    if (stray === undefined || topicId === undefined || !hasRows) return first;
     const key = { mirror: '', topicId, partition: stray.partition };
     const { error } = await this.#context.store.read(key);
     if (error === errors.NONE.code) return planSweep(this.#view(image));

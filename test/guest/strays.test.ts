@@ -85,6 +85,13 @@ describe('G8: strays are moved to Apache brokers', () => {
     assert.deepEqual(cluster.trace, ['reassign n-0 [1,3]', 'reassign n-1 [4]']);
   });
 
+  test('before there ever was a mirror, when the mirror state has no topic to be read', async () => {
+    const cluster = native('n', 1, [GUEST]);
+    cluster.failRead = errors.COORDINATOR_NOT_AVAILABLE.code;
+    await sweeper(cluster).pass();
+    assert.deepEqual(cluster.trace, ['reassign n-0 [1]']);
+  });
+
   test('a dead broker is not chosen; a dead replica is replaced where one can be', async () => {
     const cluster = native('n', 1, [1, GUEST]);
     cluster.fence(1, true);
@@ -191,6 +198,7 @@ describe('G8: what is never touched', () => {
 
   test('a topic whose row was written by another guest and is not read yet', async () => {
     const cluster = await native('t', 1, [GUEST, 1, 2]).withMirror();
+    cluster.commit(...topic('__mirror_state', id(99), [1]));
     cluster.failRead = errors.COORDINATOR_NOT_AVAILABLE.code;
     const job = sweeper(cluster);
     await job.pass();
