@@ -180,7 +180,7 @@ describe('a guest joins Apache Kafka', { skip }, () => {
     assert.ok(image.offset > first.registration.epoch);
   });
 
-  test('a clients’ request is forwarded as that of its principal', async () => {
+  test("a client's request is forwarded as that of its principal", async () => {
     const request = {
       topics: [{ name: 'f', numPartitions: 1, replicationFactor: 1, assignments: [], configs: [] }],
       timeoutMs: 5_000,

@@ -114,7 +114,7 @@ test('a controller that is gone, or never lets go, does not hold a stopping brok
 
 const { DUPLICATE_BROKER_REGISTRATION: DUPLICATE } = errors;
 
-test('G3, G4, G7: a guest registers with features and last epoch, and tells its cordon', async () => {
+test('G3, G4, G7: a guest registers with features and last epoch, tells its cordon', async () => {
   const epochs: number[] = [];
   let cordoned = [uuidOf(2)];
   const { registration, clock, sent, registered } = setup([], 0, {
@@ -253,7 +253,7 @@ test('G5: without a controller a refence goes on trying; a stop ends it', async 
   assert.equal(clock.pendingTimers, 0);
 });
 
-test('G5: never two heartbeats at once, and each reports the offset of when it was sent', async () => {
+test('G5: never two heartbeats at once, each with the offset of when it was sent', async () => {
   const { registration, sent } = setup([]);
   await registration.register();
   await Promise.all([1, 2, 3].map(() => registration.sendHeartbeat()));
@@ -261,4 +261,37 @@ test('G5: never two heartbeats at once, and each reports the offset of when it w
     sent.map(({ currentMetadataOffset }) => currentMetadataOffset),
     [70, 71, 72],
   );
+});
+
+test('a controller that does not answer gets no queue of heartbeats', async () => {
+  const silent = Promise.withResolvers<never>();
+  let asked = 0;
+  const controller = fakeController({
+    registerBroker: () => Promise.resolve({ throttleTimeMs: 0, errorCode: 0, brokerEpoch: 1 }),
+    brokerHeartbeat: () => {
+      const calm = { isCaughtUp: true, isFenced: false, shouldShutDown: false };
+      asked++;
+      if (asked > 1) return silent.promise;
+      return Promise.resolve({ throttleTimeMs: 0, errorCode: 0, ...calm });
+    },
+  });
+  const clock = new ManualClock();
+  const registration = new BrokerRegistration(fakeRuntime(clock), controller, {
+    brokerId: 3,
+    clusterId: 'c',
+    incarnationId: uuidOf(1),
+    directoryId: uuidOf(2),
+    rack: null,
+    listeners: [],
+    appliedOffset: () => 1,
+    heartbeatIntervalMs: 500,
+  });
+  await registration.register();
+  await registration.unfence();
+  await clock.advance(5_000);
+  assert.equal(asked, 2);
+  silent.reject(new QuorumUnavailable('none'));
+  await clock.advance(500);
+  assert.equal(asked, 3);
+  registration.close();
 });

@@ -222,7 +222,9 @@ export class QuorumClient {
     try {
       return await send();
     } catch (error) {
-      if (isPassing(error)) this.lost(leader);
+      // A queue that is full on our side says nothing of the leader.
+      const isOurs = error instanceof ConnectionError && error.cause === 'overloaded';
+      if (isPassing(error) && !isOurs) this.lost(leader);
       throw error;
     }
   }
