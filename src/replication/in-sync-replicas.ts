@@ -48,6 +48,9 @@ export interface LeaderPosition {
 }
 
 const NOBODY: readonly number[] = [];
+/** A follower whose last fetch is older, in ms, says nothing of now: it fetches twice a second. */
+export const CAUGHT_UP_FETCH_AGE_MS = 1_000;
+
 /** Of a partition with one replica, or led elsewhere. Never written to. */
 const NO_FOLLOWERS = new Map<number, FollowerState>();
 
@@ -172,10 +175,39 @@ export class InSyncReplicas {
   }
 
   /** Asks for an ISR without those that may not be in it (G18). */
-  review(position: LeaderPosition): void {
+  maybeExpel(position: LeaderPosition): void {
     if (this.#isr.every((id) => this.#mayBeIn(id)) || !this.#mayPropose()) return;
     const kept = this.#isr.filter((id) => this.#mayBeIn(id));
     if (kept.length > 0) this.#propose(kept, position);
+  }
+
+  /**
+   * Asks for an ISR without those that may not be in it (G18), and with those that may and have
+   * caught up: who waited for the policy alone need not wait for its next fetch, too.
+   */
+  review(position: LeaderPosition): void {
+    if (!this.#mayPropose()) return;
+    const kept = this.#isr.filter((id) => this.#mayBeIn(id));
+    const nowMs = this.#context.clock.monotonicMs();
+    const joining = this.#replicas.filter((id) => {
+      return !this.#isr.includes(id) && this.#mayBeIn(id) && this.#hasCaughtUp(id, position, nowMs);
+    });
+    const isSame = kept.length === this.#isr.length && joining.length === 0;
+    const isr = [...kept, ...joining];
+    if (!isSame && isr.length > 0) this.#propose(isr, position);
+  }
+
+  /** At the high watermark and past the epoch's start, by a fetch of its present registration. */
+  #hasCaughtUp(replicaId: number, position: LeaderPosition, nowMs: number): boolean {
+    const follower = this.#followers.get(replicaId);
+    if (follower === undefined) return false;
+    const { logEndOffset, brokerEpoch, lastFetchMs } = follower;
+    if (logEndOffset < position.highWatermark || logEndOffset < position.epochStartOffset) {
+      return false;
+    }
+    const active = this.#context.activeBrokerEpoch(replicaId);
+    const isActive = active !== undefined && (brokerEpoch < 0 || brokerEpoch === active);
+    return isActive && nowMs - lastFetchMs <= CAUGHT_UP_FETCH_AGE_MS;
   }
 
   #mayBeIn(replicaId: number): boolean {
@@ -185,19 +217,6 @@ export class InSyncReplicas {
 
   #mayPropose(): boolean {
     return !this.#inFlight && this.#context.clock.monotonicMs() >= this.#proposeFromMs;
-  }
-
-  /** Asks for `replicaId` in the ISR if it is at the high watermark and past the epoch's start. */
-  maybeExpand(replicaId: number, position: LeaderPosition): void {
-    this.review(position);
-    if (this.#isr.includes(replicaId) || !this.#mayBeIn(replicaId) || !this.#mayPropose()) return;
-    const follower = this.#followers.get(replicaId);
-    if (follower === undefined) return;
-    const { logEndOffset, brokerEpoch } = follower;
-    if (logEndOffset < position.highWatermark || logEndOffset < position.epochStartOffset) return;
-    const active = this.#context.activeBrokerEpoch(replicaId);
-    if (active === undefined || (brokerEpoch >= 0 && brokerEpoch !== active)) return;
-    this.#propose([...this.#isr, replicaId], position);
   }
 
   /** Asks for an ISR without those that lag too long or may not be in it. */

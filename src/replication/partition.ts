@@ -179,7 +179,7 @@ export class Partition {
     this.#role = 'leader';
     if (!wasLeader || newEpoch) return this.#becomeLeader();
     this.#replicas.trackFollowers(this.#context.clock.monotonicMs());
-    this.reviewIsr();
+    this.#replicas.maybeExpel(this.#leaderPosition());
     this.#log.guarded(() => this.#advanceHighWatermark());
     this.watchers.notify();
     return 'unchanged';
@@ -212,7 +212,7 @@ export class Partition {
     });
     // The storage failure is announced on its own.
     if (!done) return 'unchanged';
-    this.reviewIsr();
+    this.#replicas.maybeExpel(this.#leaderPosition());
     this.watchers.notify();
     return 'becameLeader';
   }
@@ -505,7 +505,7 @@ export class Partition {
     };
     const now = this.#context.clock.monotonicMs();
     const moved = this.#replicas.fetched(fetch, this.log.logEndOffset, now);
-    this.#replicas.maybeExpand(params.replicaId, this.#leaderPosition());
+    this.#replicas.review(this.#leaderPosition());
     const advanced = this.#advanceHighWatermark();
     // Also without a new high watermark: DeleteRecords waits for what a follower reports.
     if (moved || advanced) this.watchers.notify();
@@ -544,7 +544,7 @@ export class Partition {
     if (outcome.committed) {
       this.#partitionEpoch = Math.max(this.#partitionEpoch, outcome.partitionEpoch);
       this.#replicas.settle(outcome.isr);
-      this.reviewIsr();
+      this.#replicas.maybeExpel(this.#leaderPosition());
     } else {
       this.#replicas.refused(outcome.errorCode);
     }

@@ -3,7 +3,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { errors } from '../../src/protocol/errors.ts';
 import type { AlterPartitionRequest } from '../../src/protocol/messages/56-alter-partition.ts';
-import { REFUSED_BACKOFF } from '../../src/replication/in-sync-replicas.ts';
+import { CAUGHT_UP_FETCH_AGE_MS, REFUSED_BACKOFF } from '../../src/replication/in-sync-replicas.ts';
 import { ALTER_PARTITION_BACKOFF } from '../../src/replication/isr-updates.ts';
 import { settle } from './fakes.ts';
 import {
@@ -69,19 +69,37 @@ test('G18 a caught-up follower joins when the policy admits it, and leaves again
   partition.append('client', batch(2), 1);
   await follow(broker, 'a', 2);
   assert.deepEqual(broker.alterations, []);
+  await follow(broker, 'a', 1);
   broker.admits = () => true;
   broker.replicas.reviewIsr();
   await settle();
-  assert.deepEqual(broker.alterations, [], 'by the ordinary rule: with its next fetch');
-  await follow(broker, 'a', 1);
   assert.deepEqual(broker.alterations, [], 'below the high watermark');
+  broker.admits = () => false;
   await follow(broker, 'a', 2);
-  assert.deepEqual(partition.isr, REPLICAS);
+  assert.deepEqual(broker.alterations, []);
+  broker.admits = () => true;
+  broker.replicas.reviewIsr();
+  await settle();
+  assert.deepEqual(partition.isr, REPLICAS, 'at once: it fetched a moment ago');
   broker.admits = () => false;
   broker.replicas.reviewIsr();
   await settle();
   assert.deepEqual(asked(broker), [REPLICAS, [THIS_BROKER]]);
   assert.deepEqual(partition.isr, [THIS_BROKER]);
+});
+
+test('G18 a follower that has not fetched lately joins with its next fetch', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.admits = () => false;
+  broker.createTopic('a', 1, LEADER_IN);
+  await follow(broker, 'a', 0);
+  await broker.clock.advance(CAUGHT_UP_FETCH_AGE_MS + 1);
+  broker.admits = () => true;
+  broker.replicas.reviewIsr();
+  await settle();
+  assert.deepEqual(broker.alterations, []);
+  await follow(broker, 'a', 0);
+  assert.deepEqual(broker.partition('a').isr, REPLICAS);
 });
 
 test('G18 a policy that changes while a change is under way is looked at again', async (t) => {
