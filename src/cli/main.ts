@@ -7,10 +7,12 @@
  */
 import { readFileSync } from 'node:fs';
 import { Command, InvalidArgumentError, Option } from 'commander';
+import { ANONYMOUS } from '../guest/check-rights.ts';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { dumpLog } from './dump-log.ts';
 import { DECODED_TOPICS } from './dump-records.ts';
 import { guestRun } from './guest.ts';
+import { guestCheck } from './guest-check.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -104,6 +106,13 @@ function addMirrorsCommands(program: Command): void {
     .action(describeMirrors);
 }
 
+/** Options of the commands that look at a guest's cluster from outside. */
+function guestClusterOptions(command: Command): Command {
+  return jsonOption(
+    command.requiredOption('--bootstrap-controller <host:port>', 'controllers of the cluster'),
+  );
+}
+
 function addGuestCommands(program: Command): void {
   const guest = program
     .command('guest')
@@ -113,6 +122,12 @@ function addGuestCommands(program: Command): void {
     .requiredOption('--bootstrap-controller <host:port>', 'controllers of the cluster')
     .option('--node-id <id>', 'a node id that no broker or controller has', wholeNumber)
     .action(guestRun);
+  guestClusterOptions(guest.command('check'))
+    .description('show what a cluster needs before a guest joins; joins and changes nothing')
+    .option('--node-id <id>', 'the node id that the guest shall have', wholeNumber)
+    .option('--listener <name>', "the name of the guest's listener", 'PLAINTEXT')
+    .option('--principal <name>', "who the guest is to the cluster's ACLs", ANONYMOUS)
+    .action(guestCheck);
 }
 
 function addDumpLogCommand(program: Command): void {
