@@ -48,8 +48,10 @@ import {
   type SkippedConfig,
 } from './topic-settings.ts';
 
-/** Topics that are made with one request. */
+/** Topics that are worked on at once. */
 export const ADDITION_BATCH = 50;
+/** Partitions made with one request: a controller writes 10,000 records in one batch. */
+export const CREATION_PARTITIONS = 5_000;
 /** How long the controller may take to make topics, in ms. */
 const CREATE_TIMEOUT_MS = 30_000;
 /** How long a made topic may take to show in the metadata, in ms. */
@@ -379,20 +381,28 @@ export class TopicAdditions {
     const missing = recorded.filter(([{ name }]) => !image.topicsByName.has(name));
     const failed = new Map<string, Refusal>();
     if (missing.length === 0) return failed;
-    const topics = missing.map(([addition, row]) => this.#newTopic(image, addition, row));
-    const answers = await this.#options.whileUncordoned(() => this.#send(topics, false));
-    for (const [{ name }] of missing) {
-      if (isRefusal(answers)) {
-        failed.set(name, answers);
-        continue;
+    for (const batch of byPartitions(missing)) {
+      const topics = batch.map(([addition, row]) => this.#newTopic(image, addition, row));
+      const answers = await this.#options.whileUncordoned(() => this.#send(topics, false));
+      for (const [{ name }] of batch) {
+        const refusal = await this.#refusalOf(name, answers);
+        if (refusal !== undefined) failed.set(name, refusal);
       }
-      const answer = answers.get(name);
-      const code = answer?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
-      if (code === errors.NONE.code || code === errors.TOPIC_ALREADY_EXISTS.code) continue;
-      const refusal = controllerRefusal(name, answer);
-      failed.set(name, UNCERTAIN.has(code) ? refusal : await this.#giveUp(name, refusal));
     }
     return failed;
+  }
+
+  /** Why a topic was not made; undefined: it was, or had been. */
+  async #refusalOf(
+    name: string,
+    answers: Map<string, CreatedTopic> | Refusal,
+  ): Promise<Refusal | undefined> {
+    if (isRefusal(answers)) return answers;
+    const answer = answers.get(name);
+    const code = answer?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
+    if (code === errors.NONE.code || code === errors.TOPIC_ALREADY_EXISTS.code) return undefined;
+    const refusal = controllerRefusal(name, answer);
+    return UNCERTAIN.has(code) ? refusal : await this.#giveUp(name, refusal);
   }
 
   #newTopic(image: MetadataImage, addition: Addition, row: MirrorTopicRow): NewTopic {
@@ -466,6 +476,24 @@ export class TopicAdditions {
       return refuse(errors.REQUEST_TIMED_OUT.code, message);
     }
   }
+}
+
+/** Lists of at most {@link CREATION_PARTITIONS} partitions, or of one topic that has more. */
+function byPartitions<T>(
+  topics: readonly (readonly [Addition, T])[],
+): (readonly [Addition, T])[][] {
+  const batches: (readonly [Addition, T])[][] = [];
+  let left = 0;
+  for (const topic of topics) {
+    const { partitions } = topic[0];
+    if (partitions > left || batches.length === 0) {
+      batches.push([]);
+      left = CREATION_PARTITIONS;
+    }
+    batches.at(-1)?.push(topic);
+    left -= partitions;
+  }
+  return batches;
 }
 
 /** Whether a row is about this topic, and not about one that was deleted since. */

@@ -11,6 +11,7 @@ import { metadataRecord } from '../../src/metadata/record-framing.ts';
 import { MirrorFailure } from '../../src/mirror/causes.ts';
 import { ApiKey } from '../../src/protocol/api-keys.ts';
 import { errorName, errors } from '../../src/protocol/errors.ts';
+import type { CreateTopicsRequest } from '../../src/protocol/messages/19-create-topics.ts';
 import type {
   AddTopicsToMirrorRequest,
   AddTopicsToMirrorResponse,
@@ -140,6 +141,24 @@ describe('G12: a topic is made', () => {
     assert.deepEqual(outcomes(await add(cluster, ['t'])), ['t NONE']);
     assert.deepEqual(cluster.partition('t').replicas, [GUEST, 1]);
     assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 1);
+  });
+
+  test('many partitions are made by several requests that a controller can take', async () => {
+    const cluster = await new TestCluster().withMirror();
+    const sizes: number[] = [];
+    const { send } = cluster.controller;
+    cluster.controller.send = (request, response, value) => {
+      const { topics, validateOnly } = value as unknown as CreateTopicsRequest;
+      if (!validateOnly) sizes.push(topics.flatMap(({ assignments }) => assignments).length);
+      return send(request, response, value);
+    };
+    const wishes = [3_000, 2_000, 1, 6_000, 4_000].map((numPartitions, i) => {
+      return { topicName: `t${i}`, numPartitions };
+    });
+    const response = await add(cluster, wishes);
+    assert.equal(response.errorCode, 0);
+    assert.deepEqual(sizes, [5_000, 1, 6_000, 4_000]);
+    assert.equal(cluster.image.topicsByName.get('t3')?.partitions.size, 6_000);
   });
 
   test('waits until the topic shows, and does not wait for ever', async () => {
