@@ -24,6 +24,7 @@ const LIST_OFFSETS = 2;
 /** As large as an int32 offset delta. */
 const MAX_SPAN = 0x7fff_ffff;
 const ALL = [LEADER_ID, 1, 2];
+const MANY = 120;
 /** Of all records: retention must not count them as old. */
 const NOW = Date.now();
 
@@ -167,15 +168,15 @@ describe('Apache Kafka brokers follow a guest', { skip }, () => {
     await until('the log is gone here', () => guest.replicas.partition('t', 0) === undefined);
   });
 
-  test('G5 G17 three hundred partitions leave the ISR in a few requests', async () => {
+  test('G5 G17 many partitions leave the ISR in a few requests', async () => {
     guest.admits = () => false;
     guest.alterations.length = 0;
     await guest.create(
       'many',
-      Array.from({ length: 300 }, () => [LEADER_ID, 1]),
+      Array.from({ length: MANY }, () => [LEADER_ID, 1]),
     );
-    await until('300 ISRs without the follower', () => {
-      return Array.from({ length: 300 }, (_, index) => guest.registered('many', index)).every(
+    await until('ISRs without the follower', () => {
+      return Array.from({ length: MANY }, (_, index) => guest.registered('many', index)).every(
         ({ isr }) => String(isr) === String(LEADER_ID),
       );
     });

@@ -206,7 +206,7 @@ test('T2 T5 a topic added again is cut to its LMO, and a new epoch follows', asy
   assert.equal(s.gate(), 'PREPARING');
 });
 
-test('D2 a stop after a cut into a gap drops nothing, and knows no more than there is', async (t) => {
+test('D2 a stop after a cut into a gap drops nothing, and claims no more', async (t) => {
   const s = await stage(t);
   for (const at of [0, 10]) s.partition.appendMirrored([mirrored(at, 4)], 0);
   s.partition.truncateForMirror(8, 0);
