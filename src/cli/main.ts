@@ -13,6 +13,7 @@ import { dumpLog } from './dump-log.ts';
 import { DECODED_TOPICS } from './dump-records.ts';
 import { guestRun } from './guest.ts';
 import { guestCheck } from './guest-check.ts';
+import { guestLeave } from './guest-leave.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -128,6 +129,13 @@ function addGuestCommands(program: Command): void {
     .option('--listener <name>', "the name of the guest's listener", 'PLAINTEXT')
     .option('--principal <name>', "who the guest is to the cluster's ACLs", ANONYMOUS)
     .action(guestCheck);
+  const leave = guestClusterOptions(guest.command('leave'));
+  leave.setOptionValue('unmarked', false);
+  leave
+    .description('make the cluster forget a guest that has stopped and holds no partition')
+    .requiredOption('--node-id <id>', 'the node id of the guest', wholeNumber)
+    .option('--unmarked', 'also when it does not say any more that it was a guest')
+    .action(guestLeave);
 }
 
 function addDumpLogCommand(program: Command): void {
