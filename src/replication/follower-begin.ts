@@ -16,7 +16,7 @@ import { OffsetSpec } from './list-offsets.ts';
 /** Epochs learned at most; older ones are left out. */
 export const MAX_LEARNED_EPOCHS = 1000;
 
-/** Where to begin: an offset, or wherever the leader's log does. */
+/** Where to begin: an offset, or wherever the leader has its first record. */
 export type FollowFrom = number | 'logStart';
 
 /** The leader did not answer as it must; asking again may help. */
@@ -34,6 +34,8 @@ export interface FollowedPartition {
 /** Where the leader's log begins and ends, and the epoch of its last record. */
 export interface LeaderRange {
   readonly earliest: number;
+  /** Above the log start when the leader itself has begun in the middle. */
+  readonly earliestLocal: number;
   readonly latest: number;
   readonly latestEpoch: number;
 }
@@ -53,7 +55,7 @@ export async function leaderRange(
   leader: FollowedLeader,
   partition: FollowedPartition,
 ): Promise<LeaderRange> {
-  // Two requests: one names a partition once.
+  // One after the other: a request names a partition once.
   const ask = async (timestamp: bigint): Promise<EndpointOffset> => {
     const [answer] = await leader.listOffsets([{ ...partition, timestamp }]);
     const errorCode = answer?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
@@ -61,8 +63,9 @@ export async function leaderRange(
     throw new BeginRefused(`ListOffsets failed with error ${errorCode}`);
   };
   const { offset: earliest } = await ask(OffsetSpec.EARLIEST);
+  const { offset: earliestLocal } = await ask(OffsetSpec.EARLIEST_LOCAL);
   const { offset: latest, leaderEpoch: latestEpoch } = await ask(OffsetSpec.LATEST);
-  return { earliest, latest, latestEpoch };
+  return { earliest, earliestLocal, latest, latestEpoch };
 }
 
 /** Asks all that is needed to begin. Rejects as {@link leaderRange}. */
@@ -73,7 +76,7 @@ export async function planBegin(
 ): Promise<Begin> {
   const range = await leaderRange(leader, partition);
   const logStartOffset = range.earliest;
-  const offset = from === 'logStart' ? range.earliest : Math.max(from, range.earliest);
+  const offset = Math.max(from === 'logStart' ? 0 : from, range.earliestLocal);
   if (offset > range.latest) {
     throw new BeginRefused(`offset ${offset} is beyond the leader's log end ${range.latest}`);
   }

@@ -181,8 +181,7 @@ export class FollowerManager {
     this.#followed.set(partition, followed);
     const from = this.#context.followFrom(partition.topicId, partition.partition);
     const { log } = partition;
-    const mustBegin = typeof from === 'number' && log.isEmpty && log.logEndOffset !== from;
-    if (mustBegin) this.#ask(followed);
+    if (log.isEmpty && log.logEndOffset !== from) this.#ask(followed);
     else this.#fetch(followed);
   }
 
@@ -331,7 +330,7 @@ export class FollowerManager {
     const { topic, topicId, partition: index } = partition;
     const named = { topic, partition: index, currentLeaderEpoch: leaderEpoch };
     const from = this.#context.followFrom(topicId, index);
-    if (typeof from === 'number' && partition.log.isEmpty) {
+    if (from !== undefined && partition.log.isEmpty) {
       const plan = await planBegin(leader.endpoint, named, from);
       const log = this.#isCurrent(followed) ? this.#log(followed) : undefined;
       return log !== undefined && begin(log, plan);

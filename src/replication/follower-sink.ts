@@ -104,6 +104,8 @@ function truncate(followed: PartitionLog, { epoch, endOffset }: DivergingEpoch):
 /** Begins an empty log in the middle of the leader's. False when the disk failed. */
 export function begin(followed: PartitionLog, plan: Begin): boolean {
   const { log } = followed;
+  const isBegun = log.logEndOffset === plan.offset && log.logStartOffset === plan.logStartOffset;
+  if (isBegun) return true;
   return followed.cut(() => {
     log.beginAt(plan.offset, plan.logStartOffset, plan.epochs);
     if (plan.openTransactions.length > 0) log.adoptProducers(plan.openTransactions);

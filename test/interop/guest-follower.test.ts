@@ -10,6 +10,10 @@ import { after, before, describe, test } from 'node:test';
 import { guestMapping } from '../../src/mirror/producer-id-mapping.ts';
 import { rewriteBatches } from '../../src/mirror/rewrite.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
+import {
+  ElectLeadersRequest,
+  ElectLeadersResponse,
+} from '../../src/protocol/messages/43-elect-leaders.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { forEachBatch, RecordBatch } from '../../src/protocol/record-batch.ts';
 import { type KafkaCluster, startKafka } from './apache-kafka.ts';
@@ -24,6 +28,8 @@ const PARTS = 'parts';
 const LOG_START = 20;
 const BEGIN = 160;
 const FETCH = 1;
+/** Election type. */
+const PREFERRED = 0;
 /** Of all records: retention must not count them as old. */
 const NOW = Date.now();
 
@@ -84,6 +90,20 @@ async function writeHistory(): Promise<void> {
   await java.produceAll('open', values(10, 150));
   for (let n = 0; n < 3; n++) await java.produceAll('plain', values(10, BEGIN + n * 10));
   await java.deleteRecords(cluster.bootstrap, TOPIC, { 0: LOG_START });
+  await java.createTopic(cluster.bootstrap, PARTS, 1, {}, { 0: [1, 2] });
+  const ten = values(10, 0).map((record) => ({ ...record, topic: PARTS }));
+  await java.produceAll('plain', ten, ten, ten);
+}
+
+/** Elects the preferred leader, which is the guest. */
+async function elect(topic: string): Promise<void> {
+  const asked = { electionType: PREFERRED, topicPartitions: [{ topic, partitions: [0] }] };
+  const answer = await guest.controller.send(ElectLeadersRequest, ElectLeadersResponse, {
+    ...asked,
+    timeoutMs: 10_000,
+  });
+  assert.equal(answer.replicaElectionResults[0]?.partitionResult[0]?.errorCode, 0);
+  await until('led by the guest', () => guest.partition(topic).isLeader());
 }
 
 describe('a guest takes a partition back from Apache Kafka brokers', { skip }, () => {
@@ -103,7 +123,8 @@ describe('a guest takes a partition back from Apache Kafka brokers', { skip }, (
 
   test('G29 it joins from an offset, knows what came before, and is in sync', async () => {
     guest.followFrom = BEGIN;
-    await java.reassign(cluster.bootstrap, TOPIC, { 0: [LEADER_ID, 1, 2] });
+    await guest.reassign(TOPIC, [LEADER_ID, 1, 2]);
+    await until('it is here', () => guest.replicas.partition(TOPIC, 0) !== undefined);
     const { log } = guest.partition(TOPIC);
     await until('all is here', () => log.logEndOffset === BEGIN + 30);
     await until('it is in the ISR', () => guest.registered(TOPIC).isr.includes(LEADER_ID));
@@ -119,12 +140,11 @@ describe('a guest takes a partition back from Apache Kafka brokers', { skip }, (
     history = Buffer.from(all.subarray(0, all.length - tail.length));
     const epochs = [0, 1, 2].map((n) => new RecordBatch(history, 0).partitionLeaderEpoch + n);
     const ends = epochs.map((epoch) => log.epochEndOffset(epoch).endOffset);
-    assert.deepEqual(ends.slice(0, 2), [50, 100]);
+    assert.deepEqual(ends, [50, 100, guest.partition(TOPIC).log.logEndOffset]);
   });
 
   test('G29 elected, it cuts to that offset, and all that lies below stays', async () => {
-    await java.electPreferredLeader(cluster.bootstrap, TOPIC, 0);
-    await until('led by the guest', () => guest.partition(TOPIC).isLeader());
+    await elect(TOPIC);
     const partition = guest.partition(TOPIC);
     assert.ok(partition.leaderEpoch >= 3);
     const cut = partition.truncateForMirror(BEGIN, partition.leaderEpoch);
@@ -204,17 +224,13 @@ describe('a guest takes a partition back from Apache Kafka brokers', { skip }, (
   });
 
   test('G30 an offset inside a batch: the batch goes as a whole', async () => {
-    await java.createTopic(cluster.bootstrap, PARTS, 1, {}, { 0: [1, 2] });
-    await java.openProducer(cluster.bootstrap, 'parts');
-    const ten = values(10, 0).map((record) => ({ ...record, topic: PARTS }));
-    await java.produceAll('parts', ten, ten, ten);
     guest.followFrom = 14;
-    await java.reassign(cluster.bootstrap, PARTS, { 0: [LEADER_ID, 1, 2] });
+    await guest.reassign(PARTS, [LEADER_ID, 1, 2]);
+    await until('it is in the ISR', () => guest.registered(PARTS).isr.includes(LEADER_ID));
     const { log } = guest.partition(PARTS);
     assert.deepEqual([log.localLogStartOffset, log.logEndOffset], [10, 30]);
     const before = bytesAt(1, PARTS);
-    await java.electPreferredLeader(cluster.bootstrap, PARTS, 0);
-    await until('led by the guest', () => guest.partition(PARTS).isLeader());
+    await elect(PARTS);
     const partition = guest.partition(PARTS);
     const cut = partition.truncateForMirror(14, partition.leaderEpoch);
     assert.deepEqual(cut, { error: 0, logEndOffset: 10 });

@@ -253,6 +253,29 @@ test('G29 consumers below the begin go to a replica that has it, or wait', async
   assert.equal(stays.value?.[0]?.error, errors.NOT_LEADER_OR_FOLLOWER.code);
 });
 
+test('G23 a second guest begins where the first one has', async (t) => {
+  const pair = await startPair(t);
+  const leader = { leader: OTHER_BROKER, isr: [OTHER_BROKER], leaderEpoch: 4 };
+  pair.createTopic(leader);
+  const log = logOf(pair.second);
+  log.beginAt(30, 4, [
+    { epoch: 0, startOffset: 0 },
+    { epoch: 2, startOffset: 20 },
+  ]);
+  pair.second.gate.set(TOPIC, { topic: TOPIC, mirror: 'm', state: 'MIRRORING' });
+  const partition = pair.second.partition(TOPIC);
+  assert.equal(partition.appendMirrored([mirrored(30, 2, 4), mirrored(40, 1, 4)], 4).error, 0);
+  pair.from.set(THIS_BROKER, 'logStart');
+  pair.first.replicas.reviewFollowing();
+  await pair.run();
+  assert.deepEqual(starts(logOf(pair.first)), [4, 30, 41]);
+  assert.deepEqual(contents(logOf(pair.first)), contents(log));
+  for (const epoch of [0, 2, 4]) {
+    assert.deepEqual(logOf(pair.first).epochEndOffset(epoch), log.epochEndOffset(epoch));
+  }
+  assert.deepEqual(askedIsr(pair.second), [OTHER_BROKER, THIS_BROKER]);
+});
+
 test('G29 transactions open at the begin are known again after a cut below it', async (t) => {
   const pair = await startPair(t);
   await failBack(pair);
@@ -292,6 +315,7 @@ test('a follower starts over where its leader begins behind its end', async (t) 
   produce(pair.first, 4);
   await pair.run();
   for (const call of pair.calls.get(OTHER_BROKER) ?? []) call.isAway = true;
+  await pair.run();
   produce(pair.first, 20);
   pair.change({ isr: [THIS_BROKER] });
   await pair.first.replicas.deleteRecords(0, [{ topic: TOPIC, partition: 0, offset: 15 }]);
