@@ -96,7 +96,7 @@ test('a broker that is down is passed over; without any, clients try again', asy
   assert.deepEqual(all.asked, [1, 3, 3, 1]);
 });
 
-test('a coordinator is asked for in the batched form, which every Apache broker 4 knows', async () => {
+test('a coordinator is asked for in the batched form of Apache Kafka 4', async () => {
   const client = new FakeClient([], {});
   await new ApacheQuestions(client, () => IMAGE).askForCoordinator(2, 'sg:x:0');
   type Value = EncodableOf<typeof FindCoordinatorRequest>;

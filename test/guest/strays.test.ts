@@ -85,7 +85,7 @@ describe('G8: strays are moved to Apache brokers', () => {
     assert.deepEqual(cluster.trace, ['reassign n-0 [1,3]', 'reassign n-1 [4]']);
   });
 
-  test('before there ever was a mirror, when the mirror state has no topic to be read', async () => {
+  test('before there ever was a mirror, when no mirror state can be read', async () => {
     const cluster = native('n', 1, [GUEST]);
     cluster.failRead = errors.COORDINATOR_NOT_AVAILABLE.code;
     await sweeper(cluster).pass();

@@ -78,7 +78,7 @@ test('bodies go to the controller and come back unread, with whom they are from'
   }
 });
 
-test('without a controller the connection ends, so that the client asks another broker', async () => {
+test('without a controller the connection ends: the client asks another broker', async () => {
   const controller = fakeController({
     forwardRaw: () => Promise.reject(new Error('no controller answers')),
   });
@@ -93,7 +93,7 @@ test('without a controller the connection ends, so that the client asks another 
   );
 });
 
-test('IncrementalAlterConfigs: settings of mirrors go their own way, all else is forwarded', async () => {
+test('IncrementalAlterConfigs: settings of mirrors stay here, all else goes on', async () => {
   const alter = (resourceType: number, resourceName: string) => ({
     resources: [
       {

@@ -117,7 +117,7 @@ test('G9: coordinators are the leaders of the partitions that Kafka hashes keys 
   ]);
 });
 
-test('a missing coordinator topic is asked of an Apache broker; share keys have a form', async () => {
+test('a missing coordinator topic is asked of Apache; share keys have a form', async () => {
   const key = `sg:${uuidOf(4)}:0`;
   const missing = await findIn(2, [key]);
   const unavailable = errors.COORDINATOR_NOT_AVAILABLE.code;
@@ -144,7 +144,7 @@ test('C3: a mirror partition is asked of the guest that leads it, else of this o
   assert.deepEqual((await findIn(64, ['m'])).found, [[errors.INVALID_REQUEST.code, -1]]);
 });
 
-test('InitProducerId: ids for idempotent producers, NOT_COORDINATOR for transactional ones', async () => {
+test('InitProducerId: ids for idempotent producers, none for transactional ones', async () => {
   const producerIds = { next: () => Promise.resolve({ producerId: 7000n }) };
   for (const version of guestVersions(InitProducerId)) {
     const ask = async (transactionalId: string | null) => {
@@ -332,7 +332,7 @@ test('share groups are refused per partition; their fetches are held meanwhile',
 
 // --- listings -----------------------------------------------------------------------------------
 
-test('Metadata: a missing topic is asked of an Apache broker, whose word is passed on', async () => {
+test('Metadata: a missing topic is asked of Apache, whose word is passed on', async () => {
   const image = imageOf([brokerRecord(1), ...topicRecords(1, 't', 1)]);
   const answerOf = async (settings: Record<string, string>) => {
     const asked: string[] = [];
@@ -460,7 +460,7 @@ const CONFIGURED = imageOf([
   configRecord(BROKER, '1', 'listener.name.x.ssl.keystore.password', 'encrypted'),
 ]);
 
-test('ListConfigResources: client metrics alone in version 0, then every type or those asked', async () => {
+test('ListConfigResources: client metrics in version 0, then types as asked', async () => {
   const list = async (version: number, resourceTypes: number[] = []) => {
     const request = version === 0 ? {} : { resourceTypes };
     const services = servicesOf({ image: CONFIGURED });
