@@ -66,7 +66,16 @@ export function isSettled(row: MirrorStateRow | undefined): boolean {
   return row?.state === MirrorState.STOPPING && row.settled;
 }
 
-/** Decides about one partition of a removed topic. */
+/**
+ * Whether a partition's mirroring is over by its row: the stop is settled, or STOPPED. A topic that
+ * is a member still can be (Y5: its source is gone), but not by a row of a former membership.
+ */
+export function isOver(row: MirrorStateRow | undefined, topicRow: MirrorTopicRow): boolean {
+  if (row === undefined || !(isSettled(row) || row.state === MirrorState.STOPPED)) return false;
+  return topicRow.removed || row.membershipOffset >= topicRow.membershipOffset;
+}
+
+/** Decides about one partition of a topic that leaves its mirror. */
 export function planPartition(
   view: HandoverView,
   partition: PartitionRegistration,

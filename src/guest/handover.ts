@@ -1,7 +1,7 @@
 /**
  * Hands partitions over to the Apache brokers once their stop is settled (G24–G26, G28).
  *
- * A job of every guest: each reassigns the partitions that it leads, the one that runs the mirror's
+ * A job of every guest, for topics that were removed and those whose source is gone (Y5): each reassigns the partitions that it leads, the one that runs the mirror's
  * jobs does the rest (see `handover-plan.ts`). Level-triggered: `pass` looks at metadata and rows
  * and does what comes next, so it may be cut short anywhere and repeated for ever. Invariants:
  * - Apache replicas are let into the ISR only of partitions whose stop is settled.
@@ -12,11 +12,11 @@ import type { Uuid } from '../base/uuid.ts';
 import type { PartitionRegistration, TopicImage } from '../metadata/image.ts';
 import type { KeyedRow } from '../mirror/coordinator-shard.ts';
 import type { MirrorStateRow } from '../mirror/state-row.ts';
-import { MirrorState, step } from '../mirror/states.ts';
+import { step } from '../mirror/states.ts';
 import { errorName, errors } from '../protocol/errors.ts';
 import type { MirrorTopicRow } from './catalog.ts';
 import { alterTopicConfigs, type TopicChanges } from './config-requests.ts';
-import { type HandoverView, isSettled, planTopic, type TopicPlan } from './handover-plan.ts';
+import { type HandoverView, isOver, planTopic, type TopicPlan } from './handover-plan.ts';
 import type { GuestIsrRule } from './isr-rule.ts';
 import type { JobOwnership } from './job-ownership.ts';
 import { type JobContext, nameOf, type PartitionName } from './job-ports.ts';
@@ -36,7 +36,7 @@ export interface HandoverOptions {
   readonly reviewIsr: () => void;
 }
 
-/** What a partition of a removed topic waits for. */
+/** What a partition that leaves its mirror waits for. */
 export interface HandoverWait extends PartitionName {
   readonly mirror: string;
   readonly reason: string;
@@ -91,16 +91,17 @@ export class Handover {
 
   /** Lets Apache replicas in where the stop is settled, and nowhere else. */
   #admit(): void {
-    const image = this.#context.image();
-    const settled = new Set<string>();
-    for (const mirror of this.#context.store.mirrors()) {
-      for (const { key, row } of this.#context.store.rows(mirror)) {
-        const isOver = isSettled(row) || row.state === MirrorState.STOPPED;
-        if (!isOver || image.membership(row.topicName)?.mirror !== mirror) continue;
-        settled.add(`${key.topicId}:${key.partition}`);
+    const { store } = this.#context;
+    const over = new Map<string, number>();
+    for (const mirror of store.mirrors()) {
+      for (const { key, row } of store.rows(mirror)) {
+        const topicRow = store.topic(row.topicName);
+        if (topicRow?.mirrorName !== mirror || topicRow.topicId !== key.topicId) continue;
+        if (isOver(row, topicRow))
+          over.set(`${key.topicId}:${key.partition}`, row.membershipOffset);
       }
     }
-    if (this.#options.isrRule.handOver(settled)) this.#options.reviewIsr();
+    if (this.#options.isrRule.handOver(over)) this.#options.reviewIsr();
   }
 
   #plan(): Removed[] {
@@ -113,8 +114,9 @@ export class Handover {
       const rows = rowsByTopic(store.rows(mirror));
       for (const [name, row] of store.topics(mirror)) {
         const topic = image.topicsByName.get(name);
-        if (!row.removed || topic === undefined || row.topicId !== topic.id) continue;
+        if (topic === undefined || row.topicId !== topic.id) continue;
         const ofTopic = rows.get(topic.id) ?? new Map<number, KeyedRow>();
+        if (!row.removed && ![...ofTopic.values()].some((each) => isOver(each.row, row))) continue;
         const rowOf = (partition: number): MirrorStateRow | undefined =>
           ofTopic.get(partition)?.row;
         const view: HandoverView = {
@@ -250,9 +252,7 @@ export class Handover {
     for (const { mirror, topic, plan } of removed) {
       if (!plan.isPaid) continue;
       const code = await this.#context.topicRows.change(topic.name, (row) =>
-        row.removed && row.topicId === topic.id
-          ? { ...row, targetReplicationFactor: 0 }
-          : undefined,
+        row.topicId === topic.id ? { ...row, targetReplicationFactor: 0 } : undefined,
       );
       if (code === errors.NONE.code) this.#problems.delete(topic.name);
       else this.#refused(topic.name, mirror, `its row cannot be written: ${errorName(code)}`);

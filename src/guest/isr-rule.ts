@@ -39,17 +39,22 @@ export function futureReplicas(partition: PartitionRegistration): readonly numbe
 /** See the file header. */
 export class GuestIsrRule implements IsrPolicy {
   readonly #options: IsrRuleOptions;
-  #handedOver: ReadonlySet<string> = new Set();
+  /** Membership offsets of the rows that say so, by `topicId:partition`. */
+  #handedOver: ReadonlyMap<string, number> = new Map();
 
   constructor(options: IsrRuleOptions) {
     this.#options = options;
   }
 
-  /** Partitions (`topicId:partition`) that are being handed over; true: others than before. */
-  handOver(partitions: ReadonlySet<string>): boolean {
+  /**
+   * Partitions (`topicId:partition`) that are being handed over, with the membership offsets that
+   * their rows serve; true: others than before.
+   */
+  handOver(partitions: ReadonlyMap<string, number>): boolean {
     const before = this.#handedOver;
     this.#handedOver = partitions;
-    return before.size !== partitions.size || [...partitions].some((key) => !before.has(key));
+    if (before.size !== partitions.size) return true;
+    return [...partitions].some(([key, offset]) => before.get(key) !== offset);
   }
 
   mayJoin(topicId: Uuid, partition: number, replicaId: number): boolean {
@@ -59,7 +64,10 @@ export class GuestIsrRule implements IsrPolicy {
     if (topic === undefined) return false;
     const membership = image.membership(topic.name);
     if (membership === undefined) return true;
-    if (membership.removed) return this.#handedOver.has(`${topicId}:${partition}`);
+    const served = this.#handedOver.get(`${topicId}:${partition}`);
+    // A row of a former membership says nothing about a topic that was added again.
+    if (served !== undefined && (membership.removed || served >= membership.offset)) return true;
+    if (membership.removed) return false;
     if (!isLocked(image.configs(ConfigResourceType.TOPIC, topic.name))) return false;
     if (this.#options.inMaintenance()) return true;
     const registration = topic.partitions.get(partition);

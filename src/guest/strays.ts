@@ -28,10 +28,12 @@ import {
 } from '../protocol/messages/43-elect-leaders.ts';
 import type { MirrorTopicRow } from './catalog.ts';
 import { apacheBrokers, isGuest, isLive } from './guest-brokers.ts';
+import { isOver } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
 import type { JobOwnership } from './job-ownership.ts';
 import { type JobContext, nameOf, type PartitionName } from './job-ports.ts';
 import { byTopic, type Reassignment, reassign } from './reassignments.ts';
+import { isTakeover } from './takeover-plan.ts';
 
 /** Pause before a stray that was moved, or refused, is moved again, in ms. */
 export const SWEEP_AGAIN_MS = 1_000;
@@ -66,8 +68,10 @@ export function isStray(view: StrayView, topic: TopicImage, index: number): bool
   const row = view.topicRow(topic.name);
   const isOfRow = row !== undefined && [topic.id, ZERO_UUID].includes(row.topicId);
   if (!isOfRow) return true;
-  if (!row.removed) return false;
+  // What was taken into a mirror and left it again is given back by the takeover itself.
+  if (row.removed && isTakeover(row)) return false;
   const state = view.row(topic, index);
+  if (!row.removed && !isOver(state, row)) return false;
   if (state !== undefined) return state.state === MirrorState.STOPPED;
   // Added to the topic when it was native already; what a guest leads its driver stops first.
   const leader = topic.partitions.get(index)?.leader ?? -1;

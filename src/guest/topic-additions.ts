@@ -28,6 +28,7 @@ import type {
 } from '../protocol/messages/12791-add-topics-to-mirror.ts';
 import type { EncodableOf } from '../protocol/schema.ts';
 import type { MirrorTopicRow } from './catalog.ts';
+import type { FailbackWish } from './failback.ts';
 import {
   apacheBrokers,
   guests,
@@ -71,6 +72,8 @@ export interface TopicAdditionsOptions {
   readonly replicationFactor: () => number | undefined;
   /** Runs what needs this guest's log directory to take replicas (G7). */
   readonly whileUncordoned: <T>(action: () => Promise<T>) => Promise<T>;
+  /** Takes a native topic into a mirror (`failback.ts`); absent: never. */
+  readonly takeBack?: (wish: FailbackWish) => Promise<Refusal | 'none' | undefined>;
 }
 
 type Wish = AddTopicsToMirrorRequest['topics'][number];
@@ -108,12 +111,16 @@ export function newMembershipOffset(image: MetadataImage, previous: number | und
   return Math.max(image.offset, (previous ?? -1) + 1);
 }
 
-/** Whether an existing topic is what a half-done add of ours would have made: locked, on guests. */
-export function looksHalfDone(image: MetadataImage, topic: TopicImage): boolean {
-  const hasGuests = [...topic.partitions.values()].every(({ replicas }) =>
+/** Whether every partition has a replica on a guest: not so once it was handed over (Y5). */
+function isOnGuests(image: MetadataImage, topic: TopicImage): boolean {
+  return [...topic.partitions.values()].every(({ replicas }) =>
     replicas.some((id) => isGuest(image, id)),
   );
-  return hasGuests && isLocked(image.configs(ConfigResourceType.TOPIC, topic.name));
+}
+
+/** Whether an existing topic is what a half-done add of ours would have made: locked, on guests. */
+export function looksHalfDone(image: MetadataImage, topic: TopicImage): boolean {
+  return isOnGuests(image, topic) && isLocked(image.configs(ConfigResourceType.TOPIC, topic.name));
 }
 
 /** Where partitions of a new mirror topic go: this guest, other guests, Apache brokers (G12). */
@@ -133,14 +140,15 @@ export function mirrorAssignments(
   return spreadReplicas(brokers, wish).map((targets) => [brokerId, ...others, ...targets]);
 }
 
-/** Failback (G29) is what takes an existing topic into a mirror: refused until it is there. */
+/** Of a topic that exists and cannot be taken back (G29): nobody knows what both sides share. */
 function failbackRefusal(topic: TopicImage, row: MirrorTopicRow | undefined): Refusal {
   const { name } = topic;
-  if (row?.removed === true && row.topicId === topic.id) {
+  if (row?.topicId === topic.id) {
     return refuse(
       errors.INVALID_REQUEST.code,
       `Topic '${name}' was mirrored before and is a native topic now. Taking it back into a ` +
-        'mirror (failback) is not possible in this version: to copy it anew, delete it here first.',
+        'mirror (failback) needs a record of what was mirrored from one side to the other, and ' +
+        'neither has one: to copy it anew, delete it here first.',
     );
   }
   return refuse(
@@ -217,16 +225,29 @@ export class TopicAdditions {
     wish: Wish,
   ): Promise<Addition | { readonly member: Uuid } | Refusal> {
     if (row === undefined || row.removed || !isSameLife(row, topic)) {
-      return failbackRefusal(topic, row);
+      return (await this.#takeBack(topic, wish)) ?? failbackRefusal(topic, row);
     }
     const conflict = sourceIdConflict(topic.name, row, wish.topicId);
     if (conflict !== undefined) return conflict;
-    if (row.topicId === topic.id) return { member: topic.id };
+    if (row.topicId === topic.id) {
+      return isOnGuests(image, topic) ? { member: topic.id } : failbackRefusal(topic, row);
+    }
     if (!looksHalfDone(image, topic)) {
       return await this.#giveUp(topic.name, failbackRefusal(topic, undefined));
     }
     const { mirrorName: mirror, sourceTopicId } = row;
     return { name: topic.name, mirror, sourceTopicId, partitions: topic.partitions.size, row };
+  }
+
+  /** G29; undefined: the source never had this topic from here, nor we from there. */
+  async #takeBack(
+    topic: TopicImage,
+    { mirrorName, topicId: sourceTopicId, numPartitions: partitions }: Wish,
+  ): Promise<{ readonly member: Uuid } | Refusal | undefined> {
+    const wish = { mirror: mirrorName ?? '', topic, sourceTopicId, partitions };
+    const { takeBack = async () => 'none' as const } = this.#options;
+    const refused = await takeBack(wish);
+    return refused === 'none' ? undefined : (refused ?? { member: topic.id });
   }
 
   #checkNew(

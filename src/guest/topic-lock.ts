@@ -7,15 +7,17 @@
  * - The row holds what the lock replaces, durably, before the lock is set.
  * - A topic is not unlocked before its row has its id: until then the lock is what shows a
  *   half-done add that the topic is ours.
+ * - A topic that is being handed over is left to the handover, also where it is a member still.
  */
 import { ConfigResourceType, type MetadataImage, type TopicImage } from '../metadata/image.ts';
 import { errorName, errors } from '../protocol/errors.ts';
 import type { MirrorTopicRow } from './catalog.ts';
 import { alterTopicConfigs, type TopicChanges } from './config-requests.ts';
 import { isGuest } from './guest-brokers.ts';
+import { isOver } from './handover-plan.ts';
 import { isMoving } from './isr-rule.ts';
 import type { JobOwnership } from './job-ownership.ts';
-import type { JobContext } from './job-ports.ts';
+import type { JobContext, JobStore } from './job-ports.ts';
 import { finalBeforeLock, lockChanges, unlockChanges } from './topic-settings.ts';
 
 /** What a {@link TopicLock} is made of. */
@@ -53,6 +55,16 @@ export function planLock(
   return { row: next, changes: { topic: name, changes } };
 }
 
+/** The topics of which a partition's mirroring is over. */
+function leavingTopics(store: JobStore, mirror: string): Set<string> {
+  const leaving = new Set<string>();
+  for (const { key, row } of store.rows(mirror)) {
+    const topicRow = store.topic(row.topicName);
+    if (topicRow !== undefined && isOver(row, topicRow)) leaving.add(key.topicId);
+  }
+  return leaving;
+}
+
 /** See the file header. */
 export class TopicLock {
   readonly #options: TopicLockOptions;
@@ -74,7 +86,9 @@ export class TopicLock {
     const wanted: TopicChanges[] = [];
     for (const mirror of context.store.mirrors()) {
       if (!ownership.isOwner(mirror)) continue;
+      const leaving = leavingTopics(context.store, mirror);
       for (const [name, row] of context.store.topics(mirror)) {
+        if (leaving.has(row.topicId)) continue;
         const plan = planLock(image, name, row, inMaintenance());
         if (plan === undefined) continue;
         const problem = plan.row === row ? undefined : await this.#keep(name, plan.row);

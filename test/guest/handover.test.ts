@@ -7,6 +7,8 @@ import { describe, test } from 'node:test';
 import { ASK_AGAIN_MS, type Handover, type HandoverOptions } from '../../src/guest/handover.ts';
 import { FETCH_PATIENCE_MS, LAGGING_PATIENCE_MS } from '../../src/guest/handover-plan.ts';
 import { GuestIsrRule } from '../../src/guest/isr-rule.ts';
+import { JobOwnership } from '../../src/guest/job-ownership.ts';
+import { TopicLock } from '../../src/guest/topic-lock.ts';
 import { creationConfigs, finalConfigs } from '../../src/guest/topic-settings.ts';
 import { ConfigResourceType, type PartitionRegistration } from '../../src/metadata/image.ts';
 import { metadataRecord } from '../../src/metadata/record-framing.ts';
@@ -470,4 +472,57 @@ test('S7: what was never mirrored keeps what its row knew', async () => {
   const row = cluster.rowOf('t') as MirrorStateRow;
   assert.equal(row.state, MirrorState.STOPPED);
   assert.equal(row.lastMirroredOffset, -1);
+});
+
+describe('Y5: a member whose source is gone', () => {
+  async function orphaned(): Promise<TestCluster> {
+    const cluster = await leaving([
+      [GUEST, 1, 2, 3],
+      [GUEST, 2, 3, 1],
+    ]);
+    const row = cluster.catalog.topic('t');
+    assert.ok(row !== undefined);
+    await cluster.storeOf(GUEST).writeTopic('t', { ...row, removed: false, membershipOffset: 50 });
+    for (const partition of [0, 1]) {
+      const fields = { settled: true, membershipOffset: 50, lastMirroredOffset: LMO };
+      cluster.setRow('t', partition, 'STOPPING', fields);
+    }
+    cluster.trace.length = 0;
+    return cluster;
+  }
+
+  test('is handed over, and stays a member', async () => {
+    const cluster = await orphaned();
+    await new Process(cluster).run();
+    assert.equal(cluster.rowOf('t', 1)?.state, MirrorState.STOPPED);
+    assert.deepEqual(cluster.partition('t').replicas, [1, 2, 3]);
+    assert.deepEqual(cluster.overrides('t'), FINAL);
+    assert.equal(cluster.image.membership('t')?.removed, false);
+    assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 0);
+  });
+
+  test('the lock is left alone meanwhile and afterwards', async () => {
+    const cluster = await orphaned();
+    const context = cluster.context();
+    const ownership = new JobOwnership(context);
+    const lock = new TopicLock({ context, ownership, inMaintenance: () => false });
+    const guest = new Process(cluster);
+    for (let i = 0; i < 8; i++) {
+      await guest.run(1);
+      const { length } = cluster.trace;
+      await lock.pass();
+      assert.equal(cluster.trace.length, length);
+    }
+    assert.deepEqual(cluster.overrides('t'), FINAL);
+  });
+
+  test('one partition that still mirrors keeps the settings as they are', async () => {
+    const cluster = await orphaned();
+    cluster.setRow('t', 1, 'MIRRORING', { membershipOffset: 50 });
+    const guest = new Process(cluster);
+    await guest.run();
+    assert.deepEqual(cluster.trace, ['reassign t-0 [1,2,3]']);
+    assert.deepEqual(cluster.partition('t', 1).isr, [GUEST]);
+    assert.match(guest.reasons()[1] ?? '', /t-1: its stop is not settled: it is MIRRORING/);
+  });
 });

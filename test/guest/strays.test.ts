@@ -222,6 +222,16 @@ describe('G8: what is never touched', () => {
     stopped.setRow('t', 0, 'STOPPED', {});
     await sweeper(stopped).pass();
     assert.deepEqual(stopped.trace, ['reassign t-0 [1,2]', 'reassign t-1 [1,3]']);
+    const gone = native('t', 1, [1, GUEST]);
+    await row(gone, 't', 1, false);
+    gone.setRow('t', 0, 'STOPPED', { membershipOffset: 5 });
+    await sweeper(gone).pass();
+    assert.deepEqual(gone.trace, ['reassign t-0 [1,2]'], 'Y5');
+    const again = native('t', 1, [1, GUEST]);
+    await row(again, 't', 1, false);
+    again.setRow('t', 0, 'STOPPED', { membershipOffset: 4 });
+    await sweeper(again).pass();
+    assert.deepEqual(again.trace, [], 'added again since');
     const renewed = native('t', 1, [1, GUEST]);
     await row(renewed, 't', 77, false);
     await sweeper(renewed).pass();

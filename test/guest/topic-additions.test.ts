@@ -297,6 +297,19 @@ describe('G12: repeated', () => {
     assert.deepEqual(outcomes(other), ['t INCONSISTENT_TOPIC_ID']);
   });
 
+  test('Y5: a member that was handed over is no success', async () => {
+    const cluster = await new TestCluster().withMirror();
+    await add(cluster, ['t']);
+    for (const index of [0, 1]) {
+      const { topicId } = cluster.partition('t', index);
+      const moved = { topicId, partitionId: index, replicas: [1, 2, 3], isr: [1, 2, 3], leader: 1 };
+      cluster.commit(metadataRecord('PartitionChangeRecord', moved));
+    }
+    cluster.trace.length = 0;
+    assert.deepEqual(outcomes(await add(cluster, ['t'])), ['t INVALID_REQUEST']);
+    assert.deepEqual(cluster.trace, []);
+  });
+
   test('killed before or after each step, the same request ends the same', async () => {
     const reference = await new TestCluster().withMirror();
     reference.restart();

@@ -127,12 +127,14 @@ describe('G18: who may be in the ISR', () => {
     await cluster.storeOf(GUEST).writeTopic('t', removed);
     const rule = ruleOf(cluster);
     assert.deepEqual(allowed(rule), [GUEST]);
-    assert.equal(rule.handOver(new Set([`${T}:0`])), true);
-    assert.equal(rule.handOver(new Set([`${T}:0`])), false);
+    assert.equal(rule.handOver(new Map([[`${T}:0`, 9]])), true);
+    assert.equal(rule.handOver(new Map([[`${T}:0`, 9]])), false);
     assert.deepEqual(allowed(rule), [GUEST, 1, 2, 3]);
     assert.equal(rule.mayJoin(T, 1, 2), false);
     await cluster.storeOf(GUEST).writeTopic('t', { ...row, membershipOffset: 10 });
     assert.deepEqual(allowed(rule), [GUEST], 'a member again');
+    rule.handOver(new Map([[`${T}:0`, 10]]));
+    assert.deepEqual(allowed(rule), [GUEST, 1, 2, 3], 'Y5: its source is gone');
   });
 });
 
