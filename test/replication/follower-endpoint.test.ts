@@ -172,7 +172,7 @@ test('a fetch that waits ends with the endpoint, and hands nothing on', async ()
   assert.deepEqual(seen, []);
 });
 
-test('G14 offsets and epochs are asked for as a replica, in the order of the questions', async () => {
+test('G14 offsets and epochs are asked for as a replica, in the order of questions', async () => {
   const { peer, endpoint } = start();
   const offsets = answering(peer, ListOffsetsRequest, ListOffsetsResponse, () => ({
     topics: [
