@@ -9,6 +9,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
+import type { Uuid } from '../../src/base/uuid.ts';
 import { WrongCluster } from '../../src/metadata/quorum/probe.ts';
 import { QuorumUnavailable } from '../../src/metadata/quorum/quorum-client.ts';
 import {
@@ -26,7 +27,7 @@ import {
 import { type KafkaCluster, startKafka } from './apache-kafka.ts';
 import { Member, newUuid, until } from './guest-member.ts';
 import { JavaClient } from './java-client.ts';
-import { interopSkipReason } from './kafka-jars.ts';
+import { interopSkipReason, type KafkaVersion } from './kafka-jars.ts';
 import { RawClient, type TopicMetadata } from './raw-client.ts';
 
 const skip = await interopSkipReason();
@@ -119,9 +120,20 @@ function member(wish: Partial<Parameters<typeof Member.create>[0]> = {}): Member
   return made;
 }
 
-describe('a guest joins Apache Kafka', { skip }, () => {
+/** All that are supported, where there is time for it. */
+const VERSIONS: readonly KafkaVersion[] =
+  process.env.TWINLOG_TEST === 'full' ? ['4.1.2', '4.2.0', '4.3.1', '4.4.0'] : ['4.2.0'];
+/** The first one that knows of cordoned log directories. */
+const CORDON_VERSION = '4.3';
+
+for (const version of VERSIONS) {
+  describe(`a guest joins Apache Kafka ${version}`, { skip }, () => joining(version));
+}
+
+function joining(version: KafkaVersion): void {
   const incarnationId = newUuid();
   const directoryId = newUuid();
+  let cordoned: Uuid[] = [];
   let first: Member;
   let again: Member;
 
@@ -130,19 +142,20 @@ describe('a guest joins Apache Kafka', { skip }, () => {
       'metadata.log.max.record.bytes.between.snapshots': '4000',
       'metadata.log.max.snapshot.interval.ms': '1000',
     };
-    const name = 'guest-join';
-    cluster = await startKafka({ name, brokers: 2, controllers: 3, properties });
+    const name = `guest-join-${version}`;
+    cluster = await startKafka({ name, brokers: 2, controllers: 3, properties, version });
     java = await JavaClient.start();
   });
 
   after(async () => {
-    for (const each of members) each.kill();
+    for (const each of members.splice(0)) each.kill();
     await java?.close();
     await cluster?.destroy();
   });
 
   test('G1, G3, G5: it registers, is unfenced, and knows what a broker knows', async () => {
-    first = await member({ directoryId, registration: { incarnationId } }).join();
+    const registration = { incarnationId, cordonedLogDirs: () => cordoned };
+    first = await member({ directoryId, registration }).join();
     assert.ok(first.registration.epoch > 0);
     assert.equal(first.image.brokers.get(ID)?.epoch, first.registration.epoch);
     assert.deepEqual(first.image.brokers.get(ID)?.logDirs, [directoryId]);
@@ -157,6 +170,18 @@ describe('a guest joins Apache Kafka', { skip }, () => {
     await java.deleteTopic(cluster.bootstrap, 'a');
     await until('a is gone', () => !first.image.topicsByName.has('a'));
     assert.ok(first.deltas.some(({ deletedTopics }) => deletedTopics[0]?.name === 'a'));
+  });
+
+  test('G7: its cordon is told where the cluster knows of cordons, and only there', async () => {
+    const known = (): readonly Uuid[] => first.image.brokers.get(ID)?.cordonedLogDirs ?? [];
+    cordoned = [directoryId];
+    await first.registration.sendHeartbeat();
+    if (version > CORDON_VERSION) await until('cordoned', () => known().length === 1);
+    assert.deepEqual(known(), version > CORDON_VERSION ? [directoryId] : []);
+    cordoned = [];
+    await first.registration.sendHeartbeat();
+    await until('not cordoned', () => known().length === 0);
+    assert.equal(first.image.brokers.get(ID)?.fenced, false);
   });
 
   test('G1: a late member begins with a snapshot and knows the same', async () => {
@@ -279,7 +304,7 @@ describe('a guest joins Apache Kafka', { skip }, () => {
     await until('unregistered', () => !back.image.brokers.has(ID));
     assert.ok(back.deltas.some((delta) => delta.changedBrokers.has(ID)));
   });
-});
+}
 
 function byId(a: { id: string }, b: { id: string }): number {
   return a.id < b.id ? -1 : 1;
