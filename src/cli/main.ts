@@ -6,7 +6,7 @@
  * Each subcommand is a file of its own; this one only parses. Exit codes: see `output.ts`.
  */
 import { readFileSync } from 'node:fs';
-import { Command, InvalidArgumentError, Option } from 'commander';
+import { Argument, Command, InvalidArgumentError, Option } from 'commander';
 import { ANONYMOUS } from '../guest/check-rights.ts';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { dumpLog } from './dump-log.ts';
@@ -14,6 +14,7 @@ import { DECODED_TOPICS } from './dump-records.ts';
 import { guestRun } from './guest.ts';
 import { guestCheck } from './guest-check.ts';
 import { guestLeave } from './guest-leave.ts';
+import { guestMaintenance } from './guest-maintenance.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -25,6 +26,7 @@ const SERVE_PORT = 9_092;
 const MIRROR_PORT = 19_092;
 
 const collect = (value: string, all: string[]): string[] => [...all, value];
+const collectNumber = (value: string, all: number[]): number[] => [...all, wholeNumber(value)];
 
 function wholeNumber(text: string): number {
   if (!/^\d+$/.test(text)) throw new InvalidArgumentError('It must be a whole number.');
@@ -114,6 +116,18 @@ function guestClusterOptions(command: Command): Command {
   );
 }
 
+function addMaintenanceCommand(guest: Command): void {
+  const maintenance = guestClusterOptions(guest.command('maintenance'));
+  maintenance.setOptionValue('nodeId', []);
+  maintenance
+    .description('keep followers in sync, and topics locked, during a rolling restart')
+    .addArgument(new Argument('<wish>', 'before, and after the restart').choices(['on', 'off']))
+    .option('--node-id <id>', 'only this guest (repeatable; default: all)', collectNumber)
+    .option('--timeout <seconds>', 'how long to wait until it is in force', wholeNumber, 120)
+    .option('--no-wait', 'return before it is in force')
+    .action(guestMaintenance);
+}
+
 function addGuestCommands(program: Command): void {
   const guest = program
     .command('guest')
@@ -136,6 +150,7 @@ function addGuestCommands(program: Command): void {
     .requiredOption('--node-id <id>', 'the node id of the guest', wholeNumber)
     .option('--unmarked', 'also when it does not say any more that it was a guest')
     .action(guestLeave);
+  addMaintenanceCommand(guest);
 }
 
 function addDumpLogCommand(program: Command): void {

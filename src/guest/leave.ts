@@ -1,10 +1,10 @@
 /**
  * Makes a cluster forget a guest that does not come back (G6).
  *
- * Called by `twinlog guest leave`. The guest must have stopped and hold no partition; then what says
- * that it was a guest is removed, and its registration. Invariants:
- * - Nothing is changed unless both can be done: a guest that lives would register again at once, and
- *   one that holds partitions is still needed, by its mirrors or for their replication factor.
+ * Called by `twinlog guest leave`. The guest must have stopped and hold no partition; then what
+ * says that it was a guest is removed, and its registration. Invariants:
+ * - Nothing is changed unless both can be done: a guest that lives would register again at once,
+ *   and one that holds partitions is still needed, by its mirrors or for their replication factor.
  * - Broker configs go first: a controller takes none of a broker that is not registered.
  */
 import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
