@@ -1,9 +1,10 @@
 /**
  * Hands partitions over to the Apache brokers once their stop is settled (G24–G26, G28).
  *
- * A job of every guest, for topics that were removed and those whose source is gone (Y5): each reassigns the partitions that it leads, the one that runs the mirror's
- * jobs does the rest (see `handover-plan.ts`). Level-triggered: `pass` looks at metadata and rows
- * and does what comes next, so it may be cut short anywhere and repeated for ever. Invariants:
+ * A job of every guest, for topics that were removed and for those whose source is gone (Y5). Each
+ * guest reassigns the partitions that it leads, the one that runs the mirror's jobs does the rest
+ * (see `handover-plan.ts`). Level-triggered: `pass` looks at metadata and rows and does what comes
+ * next, so it may be cut short anywhere and repeated for ever. Invariants:
  * - Apache replicas are let into the ISR only of partitions whose stop is settled.
  * - A row says STOPPED only after the metadata showed the partition native and the settings final.
  * - What was refused is kept for `explain` and tried again after a pause, never at once.
