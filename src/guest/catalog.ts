@@ -42,6 +42,11 @@ export interface MirrorTopicRow {
   readonly finalConfigs: readonly { readonly name: string; readonly value: string | null }[];
   /** −1: the cluster's default. */
   readonly targetReplicationFactor: number;
+  /**
+   * Of a native topic that is taken into the mirror (G29): by partition, the offset from which its
+   * guests follow it. Absent: the mirror made the topic.
+   */
+  readonly takeoverOffsets?: readonly number[];
 }
 
 /** Who runs a mirror's jobs. */
@@ -125,7 +130,8 @@ export function encodeTopic(row: MirrorTopicRow): Uint8Array {
 
 /** Decodes a record value. */
 export function decodeTopic(bytes: Uint8Array): MirrorTopicRow {
-  return decodeValue(topicValue, bytes);
+  const { takeoverOffsets, ...row } = decodeValue(topicValue, bytes);
+  return takeoverOffsets.length === 0 ? row : { ...row, takeoverOffsets };
 }
 
 /** The record value of a mirror's jobs. */

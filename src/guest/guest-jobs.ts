@@ -3,7 +3,8 @@
  *
  * Made by the composition root, which tells it of new metadata and rows. Two loops, so that foreign
  * partitions are swept away while a handover waits for a controller. Invariants:
- * - Within a loop one pass at a time, in the order: ownership, upkeep of rows, lock, handover.
+ * - Within a loop one pass at a time, in the order: ownership, upkeep of rows, lock, takeover,
+ *   handover.
  * - Nothing is remembered between passes that metadata and rows do not say (G28).
  */
 import type { Uuid } from '../base/uuid.ts';
@@ -17,6 +18,7 @@ import { JobOwnership } from './job-ownership.ts';
 import type { JobContext } from './job-ports.ts';
 import { LevelJob } from './level-job.ts';
 import { type StrayProblem, StraySweeper } from './strays.ts';
+import { Takeover, type TakeoverWait } from './takeover.ts';
 import { TopicLock } from './topic-lock.ts';
 import { TopicUpkeep } from './topic-upkeep.ts';
 
@@ -32,6 +34,8 @@ export interface GuestJobsOptions {
   readonly lastFetchMs: (topicId: Uuid, partition: number, brokerId: number) => number | undefined;
   /** Who may be in an ISR has changed. */
   readonly reviewIsr: () => void;
+  /** Runs what needs this guest's log directory to take replicas (G7). */
+  readonly whileUncordoned: <T>(action: () => Promise<T>) => Promise<T>;
 }
 
 /** See the file header. */
@@ -40,13 +44,14 @@ export class GuestJobs implements MetadataPublisher {
   readonly ownership: JobOwnership;
   /** Who may be in the ISR of what this guest leads. */
   readonly isrRule: GuestIsrRule;
+  readonly #takeover: Takeover;
   readonly #handover: Handover;
   readonly #strays: StraySweeper;
   readonly #mirrorJob: LevelJob;
   readonly #strayJob: LevelJob;
 
   constructor(runtime: Pick<Runtime, 'clock' | 'logger'>, options: GuestJobsOptions) {
-    const { context, lastFetchMs, reviewIsr } = options;
+    const { context, lastFetchMs, reviewIsr, whileUncordoned } = options;
     const { image, brokerId } = context;
     const inMaintenance = (): boolean => guestFlag(image(), brokerId, GUEST_MAINTENANCE_CONFIG);
     this.ownership = new JobOwnership(context);
@@ -54,6 +59,7 @@ export class GuestJobs implements MetadataPublisher {
     const { ownership, isrRule } = this;
     const upkeep = new TopicUpkeep(context, ownership);
     const lock = new TopicLock({ context, ownership, inMaintenance });
+    this.#takeover = new Takeover({ context, ownership, whileUncordoned });
     this.#handover = new Handover({
       context,
       ownership,
@@ -71,6 +77,7 @@ export class GuestJobs implements MetadataPublisher {
         await ownership.claimOrphans();
         await upkeep.pass();
         await lock.pass();
+        await this.#takeover.pass();
         await this.#handover.pass();
       },
     });
@@ -100,7 +107,13 @@ export class GuestJobs implements MetadataPublisher {
   }
 
   /** What is not done yet and why. */
-  explain(): readonly (HandoverWait | StrayProblem)[] {
-    return [...this.#handover.explain(), ...this.#strays.explain()];
+  explain(): readonly (HandoverWait | TakeoverWait | StrayProblem)[] {
+    return [...this.#takeover.explain(), ...this.#handover.explain(), ...this.#strays.explain()];
+  }
+
+  /** What a partition of a mirror waits for; undefined: nothing that a job has to do. */
+  waitOf(topic: string, partition: number): string | undefined {
+    return this.explain().find((wait) => wait.topic === topic && wait.partition === partition)
+      ?.reason;
   }
 }

@@ -52,6 +52,10 @@ export class GuestMirrorRole implements MirrorRole {
     return this.#peer(mirror).lastMirroredOffset(topic, partition, sourceTopicId);
   }
 
+  takenFrom(topic: string, partition: number): number | undefined {
+    return this.#options.store.topic(topic)?.takeoverOffsets?.[partition];
+  }
+
   #peer(mirror: string): PeerMirrorState {
     const { configs } = this.#settings(mirror);
     const known = this.#peers.get(mirror);

@@ -91,6 +91,12 @@ function hasRemoteStorageDefault(image: MetadataImage): boolean {
   return image.configs(ConfigResourceType.BROKER, '').get(REMOTE_STORAGE) === 'true';
 }
 
+/** Whether a topic with these overrides keeps records in tiered storage (G33). */
+export function isTiered(image: MetadataImage, overrides: Overrides): boolean {
+  const own = overrides.get(REMOTE_STORAGE);
+  return own === undefined ? hasRemoteStorageDefault(image) : own === 'true';
+}
+
 /** The final overrides: those copied, and none for what is forced or locked and not copied. */
 export function finalConfigs(image: MetadataImage, copied: Overrides): FinalConfig[] {
   const final = new Map<string, string | null>();
@@ -120,7 +126,11 @@ export function isLocked(overrides: Overrides): boolean {
 
 /** What sets the lock; empty: it is set. */
 export function lockChanges(overrides: Overrides): ConfigChange[] {
-  return [...LOCK_CONFIGS].flatMap(([name, value]) =>
+  return changesTo(overrides, LOCK_CONFIGS);
+}
+
+function changesTo(overrides: Overrides, wanted: Overrides): ConfigChange[] {
+  return [...wanted].flatMap(([name, value]) =>
     overrides.get(name) === value ? [] : [{ name, configOperation: SET, value }],
   );
 }
@@ -142,6 +152,11 @@ export function finalBeforeLock(
     changed = true;
   }
   return changed ? [...kept].map(([name, value]) => ({ name, value })) : final;
+}
+
+/** What forces the settings of a mirrored topic (G12); empty: they are in force. */
+export function forcedChanges(overrides: Overrides): ConfigChange[] {
+  return changesTo(overrides, FORCED_CONFIGS);
 }
 
 /** What lifts the lock; empty: nothing of it is in force. */

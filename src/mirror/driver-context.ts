@@ -36,6 +36,11 @@ export interface MirrorRole {
     topic: string,
     partition: number,
   ): Promise<number | 'none'>;
+  /**
+   * Up to where a native topic that was taken into a mirror is the source's, as recorded when it
+   * was taken (G29); undefined: it was not.
+   */
+  takenFrom?(topic: string, partition: number): number | undefined;
 }
 
 /** The role of a broker of our own cluster. */

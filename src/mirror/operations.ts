@@ -80,6 +80,7 @@ export interface MirrorOperationsOptions {
   readonly ensureStateTopic: () => Promise<number>;
   /** `own`: a topic's id here says nothing about the source's (G12). */
   readonly topicIdentity: MirrorRole['topicIdentity'];
+  readonly waitOf?: MirrorQueriesOptions['waitOf'];
 }
 
 type AddedTopic = AddTopicsToMirrorRequest['topics'][number];

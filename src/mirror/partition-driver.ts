@@ -355,7 +355,9 @@ export class PartitionDriver {
     const { clusterId, role, store } = this.#context;
     const offset = await truncationOffset(source, store, { ...this.key, topic, clusterId, role });
     if (!isCurrent()) return;
-    if (offset === 0 && partition.log.logEndOffset > 0) {
+    // Recorded by who mirrored it, and compared before the topic was taken: no lack of memory.
+    const isKnownEmpty = role.takenFrom?.(partition.topic, this.key.partition) === 0;
+    if (offset === 0 && partition.log.logEndOffset > 0 && !isKnownEmpty) {
       throw new MirrorFailure(
         'WOULD_DISCARD_ALL',
         `nothing is known to be mirrored, but the log holds offsets up to ` +
@@ -368,7 +370,7 @@ export class PartitionDriver {
       type: 'learn',
       sourceClusterId: source.clusterId,
       sourceTopicId: topic.id,
-      sourceEpochs: epochsBelow(this.#epochs, Math.min(offset, partition.log.logEndOffset)),
+      sourceEpochs: this.#epochsUpTo(Math.min(offset, partition.log.logEndOffset)),
     });
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
@@ -390,6 +392,15 @@ export class PartitionDriver {
     checkAddedTopicId(topic, added ?? ZERO_UUID);
   }
 
+  /**
+   * The source's epochs below X. Beyond what this row mirrored, the records are our own, which the
+   * source got from here under epochs of its own since.
+   */
+  #epochsUpTo(offset: number): SourceEpoch[] {
+    const mirrored = this.#row?.lastMirroredOffset ?? -1;
+    return mirrored >= 0 && mirrored < offset ? [] : epochsBelow(this.#epochs, offset);
+  }
+
   get #epochs(): readonly SourceEpoch[] {
     return this.#row?.sourceEpochs ?? [];
   }
@@ -397,8 +408,12 @@ export class PartitionDriver {
   /** T3–T5; returns when there was nothing to cut. */
   async #cut(isCurrent: () => boolean, offset: number): Promise<void> {
     const context = this.#cutContext(isCurrent);
+    const { partition } = this;
+    // Whoever may not lead leaves the ISR first: as leader it would bring the tail back (G29).
+    const isLong = offset < partition.log.logEndOffset;
+    if (isLong && this.#context.role.handover) await whenReplicasFollowed(context, partition);
     await this.#lowerRows(context, offset);
-    await cutTo(context, this.partition, offset);
+    await cutTo(context, partition, offset);
   }
 
   async #lowerRows(context: CutContext, offset: number): Promise<void> {

@@ -6,7 +6,7 @@
  * the source is never taken for an answer.
  */
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
-import { errors } from '../protocol/errors.ts';
+import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { LastMirroredOffsetsRequest } from '../protocol/messages/12793-last-mirrored-offsets.ts';
 import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
 import type { EndpointOffset } from '../replication/leader-endpoint.ts';
@@ -26,7 +26,13 @@ const LATEST = -1n;
 
 /** The parts of a partition that are compared. */
 export type ComparedPartition = Pick<Partition, 'topic' | 'partition' | 'topicId'> & {
-  readonly log: Pick<Partition['log'], 'logStartOffset' | 'logEndOffset' | 'read'>;
+  readonly log: Pick<Partition['log'], 'logStartOffset' | 'logEndOffset'> & {
+    read(...at: Parameters<Partition['log']['read']>):
+      | Pick<Extract<ReturnType<Partition['log']['read']>, { error: 0 }>, 'error' | 'records'>
+      | {
+          readonly error: Exclude<ErrorCode, 0>;
+        };
+  };
 };
 
 /** Rule O3; a zero id at the source: ids are not compared. */

@@ -52,6 +52,8 @@ export interface MirrorQueriesOptions {
   readonly coordinator: Pick<MirrorStateStore, 'read' | 'rowsOfPartition'>;
   /** Partitions whose log this broker cannot use until it is started again, with the reason. */
   readonly offlinePartitions: () => Iterable<OfflinePartition>;
+  /** What a partition that nobody here drives waits for (G28); absent: nothing. */
+  readonly waitOf?: ((topic: string, partition: number) => string | undefined) | undefined;
 }
 
 /** A topic by id, or by name when the id is zero. */
@@ -157,10 +159,12 @@ export class MirrorQueries {
     partitionIndex: number,
   ): Promise<DescribedPartition> {
     const driver = this.#options.manager.driver(topic.id, partitionIndex);
-    const status = driver?.status() ?? (await this.#rowStatus(mirror, topic.id, partitionIndex));
+    const status = driver?.status() ?? (await this.#rowStatus(mirror, topic, partitionIndex));
     const progress = status?.progress;
     const cause = status?.cause ?? '';
-    const message = explain(cause, status?.message ?? '', { mirror, topic: topic.name });
+    const wait = cause === '' ? this.#options.waitOf?.(topic.name, partitionIndex) : undefined;
+    const why = wait ?? status?.message ?? '';
+    const message = explain(cause, why, { mirror, topic: topic.name });
     const isKnown = progress !== undefined && progress.lag >= 0;
     return {
       partitionIndex,
@@ -178,9 +182,17 @@ export class MirrorQueries {
     };
   }
 
-  async #rowStatus(mirror: string, topicId: Uuid, partition: number): Promise<DriverStatus> {
-    const answer = await this.#options.coordinator.read({ mirror, topicId, partition });
-    return statusOfRow('row' in answer ? answer.row : undefined);
+  async #rowStatus(mirror: string, topic: TopicImage, partition: number): Promise<DriverStatus> {
+    const key = { mirror, topicId: topic.id, partition };
+    const answer = await this.#options.coordinator.read(key);
+    const row = 'row' in answer ? answer.row : undefined;
+    const membership = this.#options.image().membership(topic.name);
+    // STOPPED of a former membership says nothing of a topic that was added again.
+    const isOld =
+      row !== undefined &&
+      membership?.removed === false &&
+      row.membershipOffset < membership.offset;
+    return statusOfRow(isOld ? undefined : row);
   }
 
   /** B2: by topic id and asking cluster where those are given, else by mirror name. */

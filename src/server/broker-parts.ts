@@ -20,6 +20,7 @@ import type { MirrorPartitionStates } from '../mirror/partition-states.ts';
 import type { MirrorBrokerSettings } from '../mirror/settings.ts';
 import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { FetchSessions } from '../replication/fetch-sessions.ts';
+import type { FollowOptions } from '../replication/follower-manager.ts';
 import { EVERYONE_MAY_JOIN, type IsrPolicy } from '../replication/isr-policy.ts';
 import { ReplicaManager } from '../replication/replica-manager.ts';
 import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
@@ -58,6 +59,10 @@ export interface GuestVariant {
   readonly services: Omit<GuestServices, 'mirrorAdmin'>;
   /** Whether it takes a replica, given who leads it (G8). */
   readonly holds: (topic: string, leaderId: number) => boolean;
+  /** What it follows when others lead (G23, G29). */
+  readonly following: FollowOptions;
+  /** What a partition that nobody here drives waits for (G28). */
+  readonly waitOf: (topic: string, partition: number) => string | undefined;
   /** Told of the metadata after all others. */
   readonly publishers: readonly MetadataPublisher[];
   /** Where group offsets are copied to, and who runs the job (Y6, G23). */
@@ -142,7 +147,7 @@ function replicaManager(
     // A stray partition of a guest's makes it no coordinator (G8).
     onLeadership: guest === undefined ? [groupLeadership(groups), mirrorManager] : [mirrorManager],
     isrPolicy: guest?.isrPolicy ?? EVERYONE_MAY_JOIN,
-    ...(guest === undefined ? {} : { holds: guest.holds }),
+    ...(guest === undefined ? {} : { holds: guest.holds, following: guest.following }),
     replicaLagTimeMaxMs: config.number('replica.lag.time.max.ms'),
   });
 }
@@ -200,6 +205,7 @@ export function buildParts(foundation: Foundation): Parts {
       ensureStateTopic:
         guest?.ensureStateTopic ?? (() => internalTopics.ensure(MIRROR_STATE_TOPIC)),
       topicIdentity: guest?.role.topicIdentity ?? 'same',
+      waitOf: guest?.waitOf,
     }),
     producerIds: new ProducerIds(controller, () => ({
       id: brokerId,

@@ -8,11 +8,13 @@
  * way, with leadership given back first (G6).
  */
 import { present } from '../base/assert.ts';
+import type { Uuid } from '../base/uuid.ts';
 import { ApacheQuestions } from '../guest/apache-questions.ts';
 import { ClusterClient } from '../guest/cluster-client.ts';
 import { CORDON_HEARTBEAT_VERSION, Cordon } from '../guest/cordon.ts';
+import { Failback } from '../guest/failback.ts';
 import { GuestGroupOffsets } from '../guest/group-offsets.ts';
-import { apacheBrokers, GUEST_CONFIG, guests } from '../guest/guest-brokers.ts';
+import { apacheBrokers, GUEST_CONFIG, guests, isGuest } from '../guest/guest-brokers.ts';
 import { GuestJobs } from '../guest/guest-jobs.ts';
 import { type GuestIdentity, GuestIdentityFile, nodeIdProblem } from '../guest/identity.ts';
 import type { JobContext } from '../guest/job-ports.ts';
@@ -21,6 +23,7 @@ import { GuestMirrorRole } from '../guest/mirror-role.ts';
 import { readSourceConfigs } from '../guest/source-configs.ts';
 import { MirrorStateStart } from '../guest/state-start.ts';
 import { GuestStateStore } from '../guest/state-store.ts';
+import { newMembershipOffset } from '../guest/topic-additions.ts';
 import { TopicRows } from '../guest/topic-rows.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { guestSupportedFeatures } from '../metadata/features.ts';
@@ -29,6 +32,7 @@ import { RemoteController } from '../metadata/quorum/remote-controller.ts';
 import { MirrorFailure } from '../mirror/causes.ts';
 import { MirrorPartitionStates } from '../mirror/partition-states.ts';
 import { type HostPort, parseHostPort } from '../mirror/settings.ts';
+import type { SourceCluster } from '../mirror/source-cluster.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
 import { errorName, errors } from '../protocol/errors.ts';
 import type { ApiRange } from '../protocol/kafka-connection.ts';
@@ -41,6 +45,7 @@ import {
   DescribeQuorumResponse,
 } from '../protocol/messages/55-describe-quorum.ts';
 import { BrokerHeartbeatRequest } from '../protocol/messages/63-broker-heartbeat.ts';
+import type { FollowFrom } from '../replication/follower-begin.ts';
 import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
 import type { LogManager } from '../storage/log-manager.ts';
 import type { Broker, BrokerOptions } from './broker.ts';
@@ -78,18 +83,28 @@ interface GuestFoundation {
   readonly firstImage: MetadataImage;
 }
 
-/** Where the brokers that are no guests are reached, by the listener that brokers use. */
+/** Where a broker is reached by others, by the listener that brokers use. */
+function addressOf(
+  image: MetadataImage,
+  brokerId: number,
+  listenerName: string,
+): BrokerAddress | undefined {
+  const listeners = image.brokers.get(brokerId)?.listeners ?? [];
+  const listener = listeners.find(({ name }) => name === listenerName);
+  return listener && { host: listener.host, port: listener.port };
+}
+
+/** Where the brokers that are no guests are reached. */
 function apacheAddresses(image: MetadataImage, listenerName: string): BrokerAddress[] {
-  return apacheBrokers(image).flatMap((broker) => {
-    const listener = broker.listeners.find(({ name }) => name === listenerName);
-    return listener === undefined ? [] : [{ host: listener.host, port: listener.port }];
-  });
+  return apacheBrokers(image).flatMap(({ id }) => addressOf(image, id, listenerName) ?? []);
 }
 
 /** The parts of a guest, and those that only a guest has. */
 class GuestAssembly {
   readonly parts: Parts;
   readonly #foundation: GuestFoundation;
+  /** The listener at which brokers of the cluster reach each other. */
+  readonly #interBroker: string;
   readonly #client: ClusterClient;
   readonly #store: GuestStateStore;
   readonly #stateStart: MirrorStateStart;
@@ -101,9 +116,9 @@ class GuestAssembly {
   constructor(foundation: GuestFoundation) {
     this.#foundation = foundation;
     const { runtime, config, brokerId, controller } = foundation;
-    const interBroker = config.text('inter.broker.listener.name').toUpperCase();
+    this.#interBroker = config.text('inter.broker.listener.name').toUpperCase();
     const image = (): MetadataImage => this.image;
-    const brokers = (): BrokerAddress[] => apacheAddresses(image(), interBroker);
+    const brokers = (): BrokerAddress[] => apacheAddresses(image(), this.#interBroker);
     this.#client = new ClusterClient(runtime, {
       clientId: `twinlog-guest-${brokerId}`,
       bootstrap: brokers,
@@ -115,7 +130,7 @@ class GuestAssembly {
       image,
       mayOwn: () => this.#isMember(),
       onOverlay: (records) => this.parts.services.metadata.overlay(records),
-      onChange: () => this.#jobs.rowsChanged(),
+      onChange: () => this.#rowsChanged(),
     });
     this.#stateStart = new MirrorStateStart(runtime, {
       store: this.#store,
@@ -133,6 +148,7 @@ class GuestAssembly {
       lastFetchMs: (topicId, partition, id) =>
         this.parts.services.replicas.partitionById(topicId, partition)?.lastFetchMs(id),
       reviewIsr: () => this.parts.services.replicas.reviewIsr(),
+      whileUncordoned: (action) => this.#cordon.whileLifted(action),
     });
     this.#groupOffsets = new GuestGroupOffsets(runtime, { brokerId, image, store, brokers });
     const { directoryId } = foundation.identity;
@@ -181,13 +197,10 @@ class GuestAssembly {
       context,
       ownership: jobs.ownership,
       validators: configValidators,
-      sourceConfigs: (mirror, topic) => {
-        const open = this.parts.mirrorManager.mirror(mirror);
-        if (open !== undefined) return readSourceConfigs(open.source, topic);
-        throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
-      },
+      sourceConfigs: (mirror, topic) => readSourceConfigs(this.#source(mirror), topic),
       replicationFactor: () => undefined,
       whileUncordoned: (action) => this.#cordon.whileLifted(action),
+      takeBack: (wish) => this.#failback(context).take(wish),
     });
     const questions = new ApacheQuestions(this.#client, context.image);
     const apis = [...controllerApis].map(([apiKey, range]) => ({ apiKey, ...range }));
@@ -198,6 +211,11 @@ class GuestAssembly {
       // A stray that it leads can only leave once others have caught up with it here.
       holds: (topic, leaderId) =>
         leaderId === brokerId || this.image.membership(topic) !== undefined,
+      following: {
+        followFrom: (topicId, partition) => this.#followFrom(topicId, partition),
+        listenerName: this.#interBroker,
+      },
+      waitOf: (topic, partition) => jobs.waitOf(topic, partition),
       publishers: [this.#stateStart, jobs],
       mirrorAdmin: { forward: (apiKey, _version, request) => admin.forward(apiKey, request) },
       ensureStateTopic: () => this.#stateStart.ensure(),
@@ -210,6 +228,39 @@ class GuestAssembly {
         askController: (request, response, value) => controller.send(request, response, value),
       },
     };
+  }
+
+  #rowsChanged(): void {
+    this.#jobs.rowsChanged();
+    // Another guest may have told from where a partition is followed.
+    this.parts.services.replicas.reviewFollowing();
+  }
+
+  /** Partitions of mirrors, and of topics that are leaving one while a guest still leads them. */
+  #followFrom(topicId: Uuid, partition: number): FollowFrom | undefined {
+    const topic = this.image.topicsById.get(topicId);
+    const row = topic && this.#store.topic(topic.name);
+    if (topic === undefined || row?.topicId !== topicId) return undefined;
+    const leader = topic.partitions.get(partition)?.leader ?? -1;
+    if (row.removed && !isGuest(this.image, leader)) return undefined;
+    return row.takeoverOffsets?.[partition] ?? 'logStart';
+  }
+
+  #failback(context: JobContext): Failback {
+    const { runtime, clusterId } = this.#foundation;
+    return new Failback(runtime, {
+      context,
+      clusterId,
+      source: (mirror) => this.#source(mirror),
+      addressOf: (brokerId) => addressOf(this.image, brokerId, this.#interBroker),
+      membershipOffset: (previous) => newMembershipOffset(this.image, previous),
+    });
+  }
+
+  #source(mirror: string): SourceCluster {
+    const open = this.parts.mirrorManager.mirror(mirror);
+    if (open !== undefined) return open.source;
+    throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
   }
 
   #register(advertised: readonly ListenerAddress[]): BrokerRegistration {

@@ -87,6 +87,11 @@ export const MirrorTopicValue = message({
     ),
     /** Of the native topic (rule G25); −1: the cluster's default. */
     targetReplicationFactor: tagged(int32('0+', { default: -1 }), 3, '0+'),
+    /**
+     * Of a native topic that was taken into the mirror (rule G29): by partition, up to where it was
+     * mirrored before; empty: the mirror made the topic.
+     */
+    takeoverOffsets: tagged(array('0+', int64), 4, '0+'),
   },
 });
 /** A decoded {@link MirrorTopicValue}. */

@@ -1,0 +1,349 @@
+/**
+ * Whether a native topic of this cluster may be taken (back) into a mirror, and from which offsets
+ * (G29, G33): the checks before anything is changed.
+ *
+ * Used by `topic-additions.ts` for a topic that exists. The two sides hold the same records below
+ * the last mirrored offset: that of the other side, which mirrored the topic from here until its
+ * failover, or, where there was none, that of an earlier episode of ours. What lies above it here
+ * will be kept aside and cut by the partition's driver. Invariants:
+ * - Every refusal is a sentence, and nothing was changed by then.
+ * - The offsets are in the topic's row before any partition is moved (`takeover.ts`).
+ */
+import type { Uuid } from '../base/uuid.ts';
+import type { Runtime } from '../io/runtime.ts';
+import { type Refusal, refuse } from '../metadata/decide.ts';
+import {
+  ConfigResourceType,
+  type MetadataImage,
+  type PartitionRegistration,
+  type TopicImage,
+} from '../metadata/image.ts';
+import { MirrorFailure } from '../mirror/causes.ts';
+import type { KeyedRow } from '../mirror/coordinator-shard.ts';
+import { COMPARE_BYTES, compareBelow } from '../mirror/prepare.ts';
+import { type HostPort, type MirrorSettings, parseMirrorSettings } from '../mirror/settings.ts';
+import { SourceClient } from '../mirror/source-client.ts';
+import type { SourceCluster } from '../mirror/source-cluster.ts';
+import { MirrorState, stateName } from '../mirror/states.ts';
+import { errors } from '../protocol/errors.ts';
+import { OffsetSpec } from '../replication/list-offsets.ts';
+import type { MirrorTopicRow } from './catalog.ts';
+import { isGuest, isLive } from './guest-brokers.ts';
+import { futureReplicas, isMoving } from './isr-rule.ts';
+import { storeRefusal } from './job-ownership.ts';
+import type { JobContext } from './job-ports.ts';
+import { lastMirroredOffsetIn, readPeerRows } from './peer-rows.ts';
+import { finalConfigs, isTiered } from './topic-settings.ts';
+
+/** Partitions that are compared at a time. */
+const MAX_COMPARING = 8;
+
+/** What a {@link Failback} is made of. */
+export interface FailbackOptions {
+  readonly context: JobContext;
+  /** This cluster's id. */
+  readonly clusterId: string;
+  /** A mirror's source; rejects with a {@link MirrorFailure} while it has none. */
+  readonly source: (mirror: string) => SourceCluster;
+  /** Where a broker of this cluster is reached by others; undefined: nowhere. */
+  readonly addressOf: (brokerId: number) => HostPort | undefined;
+  readonly membershipOffset: (previous: number | undefined) => number;
+}
+
+/** The topic that is to be taken. */
+export interface FailbackWish {
+  readonly mirror: string;
+  readonly topic: TopicImage;
+  readonly sourceTopicId: Uuid;
+  /** Of the source's topic. */
+  readonly partitions: number;
+}
+
+/** Where the two sides last agreed, by partition. */
+type CommonOffsets = ReadonlyMap<number, number>;
+
+/** A partition with where it is read here. */
+interface Compared {
+  readonly partition: PartitionRegistration;
+  readonly offset: number;
+  readonly address: HostPort;
+}
+
+function refused(message: string): Refusal {
+  return refuse(errors.INVALID_REQUEST.code, message);
+}
+
+/** See the file header. */
+export class Failback {
+  readonly #runtime: Runtime;
+  readonly #options: FailbackOptions;
+
+  constructor(runtime: Runtime, options: FailbackOptions) {
+    this.#runtime = runtime;
+    this.#options = options;
+  }
+
+  /** Undefined once the membership is recorded; `none`: the sides never shared this topic. */
+  async take(wish: FailbackWish): Promise<Refusal | 'none' | undefined> {
+    try {
+      const common = await this.#commonOffsets(wish);
+      if (common === 'none' || 'error' in common) return common;
+      const problem = (await this.#localProblem(wish)) ?? (await this.#compare(wish, common));
+      return problem ?? (await this.#record(wish, common));
+    } catch (error) {
+      if (!(error instanceof MirrorFailure)) throw error;
+      const why = `Topic '${wish.topic.name}' is not taken into the mirror: ${error.message}.`;
+      return refuse(errors.BROKER_NOT_AVAILABLE.code, why);
+    }
+  }
+
+  // --- where did the sides agree? ---------------------------------------------------------------
+
+  #settings(mirror: string): MirrorSettings {
+    const settings = this.#options.context.store.settings(mirror);
+    if (settings !== undefined) return parseMirrorSettings(settings.configs);
+    throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
+  }
+
+  async #commonOffsets(wish: FailbackWish): Promise<CommonOffsets | 'none' | Refusal> {
+    const { topic, sourceTopicId } = wish;
+    const peer = await readPeerRows(
+      this.#runtime,
+      this.#settings(wish.mirror),
+      ({ row }) => row.topicName === topic.name,
+    );
+    const rows = peer === 'absent' ? [] : this.#rowsFromHere(peer.rows, wish);
+    const active = rows.find(({ row }) => row.state !== MirrorState.STOPPED);
+    if (active !== undefined) {
+      const { partition, state } = active.row;
+      return refused(
+        `The source still mirrors topic '${topic.name}' from here (mirror '${active.key.mirror}', ` +
+          `partition ${partition} is ${stateName(state)}): remove it from the mirror there first.`,
+      );
+    }
+    const named = { name: topic.name, id: sourceTopicId };
+    const found = new Map<number, number>();
+    for (const index of topic.partitions.keys()) {
+      const theirs = lastMirroredOffsetIn(rows, named, index, this.#options.clusterId);
+      const offset = theirs === 'none' ? this.#ownOffset(wish, index) : theirs;
+      if (offset !== undefined) found.set(index, offset);
+    }
+    if (found.size === 0) return 'none';
+    const missing = [...topic.partitions.keys()].filter((index) => !found.has(index));
+    if (missing.length === 0) return found;
+    return refused(
+      `Of topic '${topic.name}' it is not known up to where partition(s) ${missing.join(', ')} ` +
+        'were mirrored: neither side has a record of it, so the topic cannot be taken back.',
+    );
+  }
+
+  /** Rows of partitions that the source mirrored from this very topic. */
+  #rowsFromHere(rows: readonly KeyedRow[], { topic, sourceTopicId }: FailbackWish): KeyedRow[] {
+    return rows.filter(
+      ({ key, row }) =>
+        key.topicId === sourceTopicId &&
+        row.sourceClusterId === this.#options.clusterId &&
+        row.sourceTopicId === topic.id,
+    );
+  }
+
+  /** Of an episode in which this topic was mirrored from that one. */
+  #ownOffset({ mirror, topic, sourceTopicId }: FailbackWish, index: number): number | undefined {
+    const { store } = this.#options.context;
+    const { clusterId } = this.#options.source(mirror);
+    const ended = store
+      .mirrors()
+      .flatMap((name) => [...store.rows(name)])
+      .filter(
+        ({ key, row }) =>
+          key.topicId === topic.id &&
+          key.partition === index &&
+          row.state === MirrorState.STOPPED &&
+          row.sourceClusterId === clusterId &&
+          row.sourceTopicId === sourceTopicId &&
+          row.lastMirroredOffset >= 0,
+      );
+    ended.sort((a, b) => b.row.membershipOffset - a.row.membershipOffset);
+    return ended[0]?.row.lastMirroredOffset;
+  }
+
+  // --- may it be taken here? --------------------------------------------------------------------
+
+  async #localProblem(wish: FailbackWish): Promise<Refusal | undefined> {
+    const { brokerId, image } = this.#options.context;
+    const now = image();
+    const { topic, partitions } = wish;
+    const { name } = topic;
+    if (partitions !== topic.partitions.size) {
+      return refused(
+        `Topic '${name}' has ${topic.partitions.size} partition(s) here and ${partitions} at the ` +
+          'source: both sides need the same number.',
+      );
+    }
+    if (isTiered(now, now.configs(ConfigResourceType.TOPIC, name))) {
+      return refused(
+        `Topic '${name}' has remote.storage.enable=true: records in tiered storage cannot be cut ` +
+          'back (G33).',
+      );
+    }
+    if (!isLive(now, brokerId)) {
+      const message = `Guest ${brokerId} is fenced: try again when it is not.`;
+      return refuse(errors.BROKER_NOT_AVAILABLE.code, message);
+    }
+    for (const partition of topic.partitions.values()) {
+      const problem = placementProblem(now, partition);
+      if (problem !== undefined) return problem;
+    }
+    return undefined;
+  }
+
+  // --- do both hold the same? -------------------------------------------------------------------
+
+  async #compare(wish: FailbackWish, common: CommonOffsets): Promise<Refusal | undefined> {
+    const settings = this.#settings(wish.mirror);
+    const clientId = `twinlog-guest-${this.#options.context.brokerId}-failback`;
+    const client = new SourceClient(this.#runtime, { clientId, settings });
+    try {
+      const all = [...wish.topic.partitions.values()];
+      for (let from = 0; from < all.length; from += MAX_COMPARING) {
+        const answers = await Promise.all(
+          all.slice(from, from + MAX_COMPARING).map(async (partition) => {
+            const offset = common.get(partition.partition) ?? 0;
+            const address = this.#options.addressOf(partition.leader);
+            if (address === undefined) return noLeader(partition);
+            return await this.#comparePartition(client, wish, { partition, offset, address });
+          }),
+        );
+        const problem = answers.find((answer) => answer !== undefined);
+        if (problem !== undefined) return problem;
+      }
+      return undefined;
+    } finally {
+      client.close();
+    }
+  }
+
+  async #comparePartition(
+    client: SourceClient,
+    { mirror }: FailbackWish,
+    compared: Compared,
+  ): Promise<Refusal | undefined> {
+    const { partition, offset } = compared;
+    const { topic, partition: index } = partition;
+    const here = await this.#range(client, compared.address, partition);
+    const source = this.#options.source(mirror);
+    const leader = await source.leader(topic, index);
+    const there = await this.#range(source.client, leader.address, { topic, partition: index });
+    const where = `partition ${topic}-${index}`;
+    if (offset > here.latest || offset > there.latest) {
+      const side = offset > here.latest ? 'here' : 'at the source';
+      const end = offset > here.latest ? here.latest : there.latest;
+      return refused(
+        `Of ${where} both sides had offsets below ${offset}, but it ends at ${end} ${side}: ` +
+          'records are missing.',
+      );
+    }
+    if (offset < here.earliest) {
+      return refused(
+        `Of ${where} both sides had offsets below ${offset}, but it begins at ${here.earliest} ` +
+          'here: what they shared was deleted. To copy it anew, delete the topic here first.',
+      );
+    }
+    // Nothing below, or nothing left of it.
+    if (offset === here.earliest) return undefined;
+    const log = await this.#tailBelow(client, compared, here.earliest);
+    const compare = { topic, partition: index, topicId: partition.topicId, log };
+    await compareBelow(source, compare, await source.topic(topic), offset);
+    return undefined;
+  }
+
+  async #range(
+    client: SourceClient,
+    address: HostPort,
+    { topic, partition }: { readonly topic: string; readonly partition: number },
+  ): Promise<{ readonly earliest: number; readonly latest: number }> {
+    const ask = async (timestamp: bigint): Promise<number> => {
+      const question = { topic, partition, currentLeaderEpoch: -1, timestamp };
+      const [answer] = await client.listOffsets(address, [question]);
+      if (answer !== undefined && answer.errorCode === errors.NONE.code) return answer.offset;
+      const message = `ListOffsets of ${topic}-${partition} failed: error ${answer?.errorCode}`;
+      throw new MirrorFailure('SOURCE_LEADER_UNKNOWN', message);
+    };
+    return { earliest: await ask(OffsetSpec.EARLIEST), latest: await ask(OffsetSpec.LATEST) };
+  }
+
+  /** The batch right below the offset, as our leader has it, in the shape of a log. */
+  async #tailBelow(client: SourceClient, compared: Compared, logStartOffset: number) {
+    const { partition, offset, address } = compared;
+    const { topic, topicId, partition: index } = partition;
+    const { errorCode, records } = await client.fetchAt(address, {
+      topic,
+      topicId,
+      partition: index,
+      offset: offset - 1,
+      currentLeaderEpoch: -1,
+      maxBytes: COMPARE_BYTES,
+    });
+    if (errorCode !== errors.NONE.code) {
+      const message = `offset ${offset - 1} of ${topic}-${index} cannot be read here: ${errorCode}`;
+      throw new MirrorFailure('DESTINATION_BUSY', message);
+    }
+    const chunks = [records];
+    return {
+      logStartOffset,
+      logEndOffset: offset,
+      read: () => ({ error: 0, records: chunks, bytes: records.length }) as const,
+    };
+  }
+
+  // --- taking it --------------------------------------------------------------------------------
+
+  /** The durable row; everything else follows from it (`takeover.ts`). */
+  async #record(wish: FailbackWish, common: CommonOffsets): Promise<Refusal | undefined> {
+    const { context, membershipOffset } = this.#options;
+    const { mirror, topic, sourceTopicId } = wish;
+    const image = context.image();
+    const [partition] = topic.partitions.values();
+    const apache = partition === undefined ? [] : apacheReplicas(image, partition);
+    const row: MirrorTopicRow = {
+      mirrorName: mirror,
+      removed: false,
+      membershipOffset: membershipOffset(context.store.topic(topic.name)?.membershipOffset),
+      topicId: topic.id,
+      sourceTopicId,
+      finalConfigs: finalConfigs(image, image.configs(ConfigResourceType.TOPIC, topic.name)),
+      targetReplicationFactor: apache.length,
+      takeoverOffsets: [...topic.partitions.keys()]
+        .sort((a, b) => a - b)
+        .map((index) => common.get(index) ?? 0),
+    };
+    const code = await context.store.writeTopic(topic.name, row);
+    const refusal = storeRefusal(code, `The addition of topic '${topic.name}'`);
+    if (refusal !== undefined) return refusal;
+    const fields = { mirror, topic: topic.name, offsets: (row.takeoverOffsets ?? []).join(',') };
+    context.runtime.logger.info('native topic is taken into a mirror', fields);
+    return undefined;
+  }
+}
+
+function apacheReplicas(image: MetadataImage, partition: PartitionRegistration): number[] {
+  return futureReplicas(partition).filter((id) => !isGuest(image, id));
+}
+
+function noLeader({ topic, partition }: PartitionRegistration): Refusal {
+  const message = `Partition ${topic}-${partition} has no leader that could be asked.`;
+  return refuse(errors.LEADER_NOT_AVAILABLE.code, message);
+}
+
+function placementProblem(
+  image: MetadataImage,
+  partition: PartitionRegistration,
+): Refusal | undefined {
+  const { topic, partition: index } = partition;
+  if (partition.leader < 0) return noLeader(partition);
+  if (isMoving(partition)) {
+    return refused(`Partition ${topic}-${index} is being reassigned: try again when that is done.`);
+  }
+  if (apacheReplicas(image, partition).length > 0) return undefined;
+  return refused(`Partition ${topic}-${index} is on no Apache broker.`);
+}
