@@ -54,15 +54,17 @@ export async function probe(
   return { ...description, leader };
 }
 
-function at({ host, port }: HostPort): string {
+/** For messages, and as a key. */
+export function addressText({ host, port }: HostPort): string {
   return `${host}:${port}`;
 }
 
 /** The error for a cluster that is not the expected one. */
 export function wrongCluster(address: HostPort, expected: string | undefined): WrongCluster {
+  const text = addressText(address);
   return new WrongCluster(
-    `the controller at ${at(address)} is not of cluster ${expected}: name the controllers of ` +
-      'that cluster, or use another data directory',
+    `the controller at ${text} is not of cluster ${expected}: name the controllers of that ` +
+      'cluster, or use another data directory',
   );
 }
 
@@ -81,7 +83,7 @@ async function describe(
   });
   const { errorCode, clusterId } = answer;
   if (errorCode === errors.MISMATCHED_ENDPOINT_TYPE.code) {
-    const problem = `${at(connection)} is a listener for clients, not for controllers`;
+    const problem = `${addressText(connection)} is a listener for clients, not for controllers`;
     throw new ConnectionError('malformed', problem);
   }
   if (errorCode !== errors.NONE.code) return { clusterId: undefined, controllers: [] };
@@ -126,7 +128,7 @@ async function askForLeader(
   }
   const partition = response.responses[0]?.partitions[0];
   if (response.errorCode !== errors.NONE.code || partition === undefined) {
-    const problem = `${at(connection)} does not serve the metadata log`;
+    const problem = `${addressText(connection)} does not serve the metadata log`;
     throw new ConnectionError('malformed', `${problem}: ${errorName(response.errorCode)}`);
   }
   return { ...partition.currentLeader, endpoints: response.nodeEndpoints };

@@ -14,10 +14,16 @@ import type { Runtime } from '../../io/runtime.ts';
 import { errors } from '../../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../../protocol/kafka-connection.ts';
 import type { EncodableOf, Message, MessageOf } from '../../protocol/schema.ts';
-import { type ControllerAddress, type HostPort, probe, WrongCluster } from './probe.ts';
+import {
+  addressText,
+  type ControllerAddress,
+  type HostPort,
+  probe,
+  WrongCluster,
+} from './probe.ts';
 
 /** How long dialling a controller may take, in ms. */
-const CONNECT_TIMEOUT_MS = 3_000;
+const CONNECT_TIMEOUT_MS = 2_000;
 /** How long one try of a request may take, in ms, unless the caller says otherwise. */
 const REQUEST_TIMEOUT_MS = 30_000;
 /** How long a request is tried in all, in ms, unless the caller says otherwise. */
@@ -89,6 +95,8 @@ export class QuorumClient {
   readonly #controllers = new Map<number, ControllerAddress>();
   #clusterId: string | undefined;
   #leader: QuorumLeader | undefined;
+  /** The leader given up last: maybe it hangs, so others are asked first. */
+  #lost: HostPort | undefined;
   /** The newest epoch heard of: a leader of an older one has been deposed and may not know. */
   #epoch = -1;
   #finding: Promise<QuorumLeader> | undefined;
@@ -147,7 +155,9 @@ export class QuorumClient {
 
   /** Forgets the leader: it could not be reached, or says that it is none. */
   lost(leader: QuorumLeader): void {
-    if (this.#leader?.nodeId === leader.nodeId) this.#leader = undefined;
+    if (this.#leader?.nodeId !== leader.nodeId) return;
+    this.#leader = undefined;
+    this.#lost = leader;
   }
 
   /** Connects to the active controller; rejects when that does not succeed at once. */
@@ -285,13 +295,13 @@ export class QuorumClient {
       ...[...this.#controllers.values()].reverse(),
       ...this.#options.bootstrapControllers,
     ];
-    const seen = new Set<string>();
-    return all.filter(({ host, port }) => {
-      const key = `${host}:${port}`;
-      if (seen.has(key)) return false;
-      seen.add(key);
-      return true;
-    });
+    const byAddress = new Map<string, HostPort>();
+    for (const each of all)
+      if (!byAddress.has(addressText(each))) byAddress.set(addressText(each), each);
+    const lost = this.#lost === undefined ? '' : addressText(this.#lost);
+    const last = byAddress.get(lost);
+    byAddress.delete(lost);
+    return last === undefined ? [...byAddress.values()] : [...byAddress.values(), last];
   }
 
   async #ask(address: HostPort): Promise<void> {
@@ -304,7 +314,7 @@ export class QuorumClient {
       for (const each of found.controllers) this.#remember(each);
       this.heard(found.leader);
       this.#runtime.logger.debug('asked a controller for the leader', {
-        address: `${address.host}:${address.port}`,
+        address: addressText(address),
         leader: this.#leader?.nodeId,
       });
     } finally {

@@ -92,8 +92,8 @@ export class FakeQuorum {
   /** `node API` of every request. */
   readonly asked: string[] = [];
   readonly fetched: FetchRequest[] = [];
-  /** Connections made so far. */
-  connections = 0;
+  /** The nodes that were dialled, in order. */
+  readonly dialled: number[] = [];
   /** Runs once, behind the first piece of a snapshot. */
   afterPiece: (() => void) | undefined;
   readonly #down = new Set<number>();
@@ -158,10 +158,10 @@ export class FakeQuorum {
 
   #connect(host: string, count: number): Connection | CloseReason {
     const nodeId = Number(host.slice(1));
+    this.dialled.push(nodeId);
     if (this.#down.has(nodeId) || nodeId > count) {
       return { cause: 'ECONNREFUSED', message: `${host} refuses` };
     }
-    this.connections++;
     const peer = new Peer();
     const served = [...this.#served.keys()].map((key): [number, number, number] => [key, 0, 99]);
     peer.apis = [...APIS, ...served];
