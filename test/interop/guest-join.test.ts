@@ -10,6 +10,8 @@ import { after, before, describe, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import type { Uuid } from '../../src/base/uuid.ts';
+import { nodeIdProblem } from '../../src/guest/identity.ts';
+import { guestSupportedFeatures } from '../../src/metadata/features.ts';
 import { WrongCluster } from '../../src/metadata/quorum/probe.ts';
 import { QuorumUnavailable } from '../../src/metadata/quorum/quorum-client.ts';
 import {
@@ -287,6 +289,22 @@ function joining(version: KafkaVersion): void {
       assert.match(error.message, /is a listener for clients/);
       return true;
     });
+  });
+
+  test('G3, G11: refusals are explained, and taken ids are seen before', async () => {
+    const features = guestSupportedFeatures.map((range) =>
+      range.name === 'metadata.version' ? { ...range, maxSupportedVersion: 20 } : range,
+    );
+    const old = member({ nodeId: ID + 2, registration: { features } });
+    await assert.rejects(old.registration.register(), /level that is not known .* 7 to 20/);
+    const copy = member({ nodeId: ID + 2, directoryId });
+    await assert.rejects(copy.registration.register(), /INVALID_REGISTRATION: .* a copy\?/);
+    const { controllerIds } = again.controller;
+    const problem = (nodeId: number) =>
+      nodeIdProblem(again.image, controllerIds, { nodeId, directoryId });
+    assert.match(problem(101) ?? '', /that of a controller/);
+    assert.match(problem(1) ?? '', /registered by a broker with another data directory/);
+    assert.deepEqual([problem(ID), problem(ID + 2)], [undefined, undefined]);
   });
 
   test('G6: it is let go, unregistered, and gone; and may come back as a new one', async () => {
