@@ -26,6 +26,8 @@ import {
 const CONNECT_TIMEOUT_MS = 2_000;
 /** How long one try of a request may take, in ms, unless the caller says otherwise. */
 const REQUEST_TIMEOUT_MS = 30_000;
+/** A try takes no less than this, in ms, even where the time is nearly over. */
+const MIN_TRY_MS = 500;
 /** How long a request is tried in all, in ms, unless the caller says otherwise. */
 const SEND_TIMEOUT_MS = 30_000;
 /** Pauses between tries, in ms: doubling from the first to the last. */
@@ -217,7 +219,8 @@ export class QuorumClient {
   ): Promise<MessageOf<R>> {
     return await this.retry(options.timeoutMs, async (remainingMs) => {
       const { leader, connection } = await this.connect(purpose);
-      const tryMs = Math.min(options.tryTimeoutMs ?? REQUEST_TIMEOUT_MS, Math.max(remainingMs, 1));
+      const leftMs = Math.max(Math.ceil(remainingMs), MIN_TRY_MS);
+      const tryMs = Math.min(options.tryTimeoutMs ?? REQUEST_TIMEOUT_MS, leftMs);
       const limits = options.maxVersion === undefined ? {} : { maxVersion: options.maxVersion };
       const answer = await this.#exchange(leader, () =>
         connection.send(request, response, value, { timeoutMs: tryMs, ...limits }),
