@@ -281,27 +281,40 @@ export function deadFiles(sources: readonly Source[], commands: readonly string[
   });
 }
 
-/** Every rule of the contract is proved by a test title or listed as not yet built. */
-export function ruleIds(spec: string, tests: readonly Source[], skipped: string): string[] {
+/** A document that defines rules. */
+export interface Spec {
+  readonly path: string;
+  readonly text: string;
+}
+
+/** Every rule of the contracts is proved by a test title or listed as not yet built. */
+export function ruleIds(
+  specs: readonly Spec[],
+  tests: readonly Source[],
+  skipped: string,
+): string[] {
   const titles = tests.flatMap(({ text }) =>
     [...text.matchAll(/\b(?:test|describe|it)\(\s*(['"`])([\s\S]*?)\1/g)].map((match) => match[2]!),
   );
-  const idsIn = (text: string): string[] => text.match(/\b[A-Z]\d{1,2}\b/g) ?? [];
+  const idsIn = (text: string): string[] => text.match(/\b[A-Z]\d{1,2}a?\b/g) ?? [];
   const proved = new Set(titles.flatMap(idsIn));
   const notBuilt = new Set(idsIn(skipped));
-  const defined = [...spec.matchAll(/^- \*\*([A-Z]\d{1,2})\b/gm)].map((match) => ({
-    id: match[1]!,
-    line: lineAt(spec, match.index),
-  }));
+  const defined = specs.flatMap(({ path, text }) =>
+    [...text.matchAll(/^- \*\*([A-Z]\d{1,2}a?)\b/gm)].map((match) => ({
+      id: match[1]!,
+      place: `${path}:${lineAt(text, match.index)}`,
+    })),
+  );
   const unproved = defined
     .filter(({ id }) => !proved.has(id) && !notBuilt.has(id))
-    .map(({ id, line }) => {
+    .map(({ id, place }) => {
       const cure = 'name it in a test title, or list it in docs/skipped-features.md';
-      return `docs/spec/mirroring.md:${line} rule ${id} is not tested: ${cure}`;
+      return `${place} rule ${id} is not tested: ${cure}`;
     });
   const known = new Set(defined.map(({ id }) => id));
+  const paths = specs.map(({ path }) => path).join(' or ');
   const unknown = [...notBuilt]
     .filter((id) => !known.has(id))
-    .map((id) => `docs/skipped-features.md:1 ${id} is not a rule of docs/spec/mirroring.md`);
+    .map((id) => `docs/skipped-features.md:1 ${id} is not a rule of ${paths}`);
   return [...unproved, ...unknown];
 }
