@@ -33,6 +33,9 @@ const ownDefinitions: readonly ConfigDefinition[] = [
     'PLAINTEXT:PLAINTEXT',
     'Protocols of the listeners by name.',
   ),
+  define('broker.heartbeat.interval.ms', 'int', '2000', 'How often a guest is heard of.', {
+    min: 1,
+  }),
   define('inter.broker.listener.name', 'string', 'PLAINTEXT', 'Where brokers reach each other.'),
   define(
     'controller.quorum.bootstrap.servers',

@@ -279,6 +279,7 @@ class GuestAssembly {
       cordonedLogDirs: () =>
         this.#heartbeatVersion < CORDON_HEARTBEAT_VERSION ? null : this.#cordon.cordonedLogDirs(),
       duplicatePatienceMs: DUPLICATE_PATIENCE_MS,
+      heartbeatIntervalMs: config.number('broker.heartbeat.interval.ms'),
       onRegistered: (brokerEpoch) => identityFile.registered(brokerEpoch),
     });
   }

@@ -20,8 +20,8 @@ export interface GuestOptions {
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
 }
 
-/** Small internal topics, quick jobs. */
-const QUICK = { 'mirror.topic.num.partitions': '2' };
+/** Small internal topics; heartbeats as often as the harness's short broker session wants them. */
+const QUICK = { 'mirror.topic.num.partitions': '2', 'broker.heartbeat.interval.ms': '500' };
 
 /** Starts a guest with an empty data directory and waits until it serves. */
 export async function startGuest(options: GuestOptions): Promise<TwinlogBroker> {
