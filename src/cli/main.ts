@@ -15,6 +15,7 @@ import { guestRun } from './guest.ts';
 import { guestCheck } from './guest-check.ts';
 import { guestLeave } from './guest-leave.ts';
 import { guestMaintenance } from './guest-maintenance.ts';
+import { guestRescue } from './guest-rescue.ts';
 import { mirror } from './mirror.ts';
 import { addTopics, createMirror, describeMirrors, listMirrors, removeTopics } from './mirrors.ts';
 import { CommandError } from './output.ts';
@@ -26,6 +27,7 @@ const SERVE_PORT = 9_092;
 const MIRROR_PORT = 19_092;
 
 const collect = (value: string, all: string[]): string[] => [...all, value];
+const collectFirst = (value: string, all: string[] = []): string[] => [...all, value];
 const collectNumber = (value: string, all: number[]): number[] => [...all, wholeNumber(value)];
 
 function wholeNumber(text: string): number {
@@ -151,6 +153,13 @@ function addGuestCommands(program: Command): void {
     .option('--unmarked', 'also when it does not say any more that it was a guest')
     .action(guestLeave);
   addMaintenanceCommand(guest);
+  const rescue = guestClusterOptions(guest.command('rescue'));
+  rescue.setOptionValue('yes', false);
+  rescue
+    .description('make native topics of mirror topics whose guests are all gone for good')
+    .option('--mirror <name>', 'only this mirror (repeatable; default: all)', collectFirst)
+    .option('--yes', 'do it; without, show what would be done and what may be missing')
+    .action(guestRescue);
 }
 
 function addDumpLogCommand(program: Command): void {

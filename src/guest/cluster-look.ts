@@ -14,7 +14,7 @@ import type { HostPort } from '../metadata/quorum/probe.ts';
 import { RemoteController } from '../metadata/quorum/remote-controller.ts';
 import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
-import { apacheBrokers } from './guest-brokers.ts';
+import { apacheBrokers, guests } from './guest-brokers.ts';
 import { GuestStateStore } from './state-store.ts';
 
 /** Who asks for metadata without being a broker. */
@@ -61,7 +61,7 @@ export class ClusterLook {
     this.store = new GuestStateStore(runtime, {
       nodeId: inPlaceOf ?? NOBODY,
       brokers: () => brokerAddresses(this.image),
-      otherGuests: () => [],
+      otherGuests: () => guests(this.image).flatMap(({ id }) => (id === inPlaceOf ? [] : [id])),
       image: () => this.image,
       mayOwn: () => Promise.resolve(inPlaceOf !== undefined),
       onOverlay: (records) => loader.overlay(records),

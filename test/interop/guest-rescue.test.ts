@@ -1,0 +1,138 @@
+/**
+ * All guests gone for good and the source destroyed: `twinlog guest rescue` makes native topics of
+ * what the Apache brokers have, and says what may be missing.
+ */
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import type { KafkaCluster } from './apache-kafka.ts';
+import { guest, guestCluster, javaClient, sourceCluster } from './clusters.ts';
+import { GUEST_ID, guestCommand } from './guest.ts';
+import { memberIds, placement, replicaBatches } from './guest-watch.ts';
+import type { ProduceRecord } from './java-client.ts';
+import { interopSkipReason } from './kafka-jars.ts';
+import { awaitState, until } from './mirror-watch.ts';
+
+const skip = await interopSkipReason();
+const MIRROR = 'dc1';
+const TOPIC = 'accounts';
+const PARTITIONS = 2;
+const APACHE_IDS = [1, 2, 3];
+/** Records per partition that every replica has, and that one missed. */
+const [ALL_HAVE, ONE_LACKS] = [200, 100];
+
+interface PlanLine {
+  readonly event: string;
+  readonly partition: number;
+  readonly state: string;
+  readonly replicas: readonly { readonly brokerId: number; readonly end: number }[];
+  readonly elect: number;
+  readonly end: number;
+  readonly missing: readonly string[];
+}
+
+function linesOf(text: string): PlanLine[] {
+  const lines = text.split('\n').filter((line) => line.startsWith('{'));
+  return lines.map((line) => JSON.parse(line) as PlanLine);
+}
+
+async function write(from: number, count: number): Promise<void> {
+  const [java, { bootstrap }] = [await javaClient(), await sourceCluster()];
+  const records = Array.from({ length: PARTITIONS * count }, (_, index): ProduceRecord => {
+    const number = from + Math.floor(index / PARTITIONS);
+    return { topic: TOPIC, partition: index % PARTITIONS, key: 'k', value: `v${number}` };
+  });
+  const name = `writer-${from}`;
+  await java.openProducer(bootstrap, name, {});
+  const { results } = await java.produce(name, records);
+  assert.deepEqual(
+    results.filter(({ error }) => error !== undefined),
+    [],
+  );
+  await java.closeProducer(name);
+}
+
+/** Waits until these brokers have every partition up to `end`. */
+async function awaitEnds(cluster: KafkaCluster, ids: readonly number[], end: number) {
+  await until(`brokers ${ids} at ${end}`, async () => {
+    const ends = ids.flatMap((id) =>
+      Array.from({ length: PARTITIONS }, (_, partition) => {
+        const last = replicaBatches(cluster.broker(id), TOPIC, partition).at(-1);
+        return last === undefined ? 0 : Number(last.lastOffset) + 1;
+      }),
+    );
+    return ends.every((each) => each === end) ? true : undefined;
+  });
+}
+
+test('G18a: rescue takes the longest replica, and says what may be missing', { skip }, async () => {
+  const [cluster, java, broker] = [await guestCluster(), await javaClient(), await guest()];
+  const source = await sourceCluster();
+  await java.createTopic(source.bootstrap, TOPIC, PARTITIONS, { 'max.message.bytes': '500000' });
+  await write(0, ALL_HAVE);
+  await broker.mirrors('create', MIRROR, '--source', source.bootstrap);
+  await broker.mirrors('add', MIRROR, TOPIC);
+  await awaitState(broker, MIRROR, TOPIC, 'MIRRORING');
+  await awaitEnds(cluster, APACHE_IDS, ALL_HAVE);
+  // The broker that the controller would elect by itself is the one that lacks records.
+  const first = (await placement(cluster, TOPIC))[0]?.replicas.find((id) => id !== GUEST_ID) ?? 0;
+  await cluster.broker(first).stop();
+  await write(ALL_HAVE, ONE_LACKS);
+  const others = APACHE_IDS.filter((id) => id !== first);
+  const end = ALL_HAVE + ONE_LACKS;
+  await awaitEnds(cluster, others, end);
+  const refused = await guestCommand(cluster, 'rescue').then(
+    () => assert.fail('a guest runs'),
+    (error: Error) => error.message,
+  );
+  assert.match(refused, /Guest 201 runs: fail over with/);
+
+  await broker.kill9();
+  await source.destroy();
+  await cluster.broker(first).launch();
+  await cluster.awaitReady();
+  await until('the controller noticing', async () => {
+    const placed = await placement(cluster, TOPIC);
+    return placed.every(({ leader }) => leader === -1) ? true : undefined;
+  });
+  const plan = linesOf(await guestCommand(cluster, 'rescue', '--json'));
+  for (const each of plan) {
+    assert.deepEqual([each.event, each.state, each.end], ['plan', 'MIRRORING', end]);
+    const ends = new Map(each.replicas.map((replica) => [replica.brokerId, replica.end]));
+    assert.deepEqual(ends, new Map(APACHE_IDS.map((id) => [id, id === first ? ALL_HAVE : end])));
+    assert.ok(others.includes(each.elect), `elects ${each.elect}`);
+    assert.deepEqual(each.missing, [
+      `what the lost guest had mirrored from ${end} on, if anything`,
+      `broker(s) ${first} at ${ALL_HAVE} catch up from the leader`,
+    ]);
+  }
+  assert.equal(plan.length, PARTITIONS);
+  for (const { leader } of await placement(cluster, TOPIC)) assert.equal(leader, -1);
+
+  const text = await guestCommand(cluster, 'rescue', '--yes');
+  assert.match(text, new RegExp(`accounts-0: STOPPED, writable, led by .*mirrored up to ${end}`));
+  for (const { leader, replicas, isr } of await placement(cluster, TOPIC)) {
+    assert.ok(others.includes(leader), `leader ${leader}`);
+    assert.deepEqual([...replicas].sort(), APACHE_IDS);
+    assert.ok(isr.includes(leader));
+  }
+  const attempt = await java.tryProduce(cluster.bootstrap, TOPIC);
+  assert.equal(attempt.offset, end, JSON.stringify(attempt));
+  const configs = await java.describeConfigs(cluster.bootstrap, 'TOPIC', TOPIC);
+  assert.equal(configs['max.message.bytes'], '500000');
+  assert.equal(configs['unclean.leader.election.enable'], undefined);
+  assert.equal(configs['min.insync.replicas'], '2', 'as the brokers have it');
+  const read = await java.readAll(cluster.bootstrap, TOPIC, 'read_committed');
+  const values = read.filter(({ partition }) => partition === 1).map(({ value }) => String(value));
+  assert.deepEqual(
+    values,
+    Array.from({ length: end }, (_, index) => `v${index}`),
+  );
+});
+
+test('G18a: a rescue is repeatable, and the lost guest can leave', { skip }, async () => {
+  const cluster = await guestCluster();
+  assert.match(await guestCommand(cluster, 'rescue', '--yes'), /Nothing to rescue/);
+  const leave = await guestCommand(cluster, 'leave', '--node-id', String(GUEST_ID));
+  assert.match(leave, /Guest 201 has left/);
+  assert.deepEqual(await memberIds(cluster), APACHE_IDS);
+});
