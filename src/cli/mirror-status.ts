@@ -61,12 +61,20 @@ export function describeTable(mirror: MirrorDescription): string[] {
 /** Causes that `mirrors describe` explains below its table; the others are in the table alone. */
 const MAX_EXPLAINED = 20;
 
-/** Why partitions are held up and what resolves it (S5), one line each. */
+/**
+ * Why partitions are held up and what resolves it (S5), one line each; without a cause, what the
+ * next step waits for (G28).
+ */
 export function describeCauses(mirror: MirrorDescription): string[] {
-  const held = partitionStatuses(mirror).filter(({ cause }) => cause !== '');
+  const held = partitionStatuses(mirror).filter(
+    ({ cause, message }) => cause !== '' || message !== '',
+  );
   const lines = held
     .slice(0, MAX_EXPLAINED)
-    .map(({ topic, partition, cause, message }) => `  ${topic}-${partition} ${cause}: ${message}`);
+    .map(
+      ({ topic, partition, cause, message }) =>
+        `  ${topic}-${partition} ${cause === '' ? 'waits' : cause}: ${message}`,
+    );
   const more = held.length - lines.length;
   return more > 0 ? [...lines, `  … and ${more} more; --json shows all`] : lines;
 }

@@ -91,6 +91,17 @@ test('S5 M3: causes are explained below the table, up to a limit', () => {
   assert.equal(lines[20], '  … and 5 more; --json shows all');
 });
 
+test('G28: what a partition waits for is told, though nothing is wrong', () => {
+  const mirror = described([{ name: 't', partitions: [[0, -1, -1]] }]);
+  const [topic] = mirror.topics;
+  const [partition] = topic?.partitions ?? [];
+  assert.ok(topic !== undefined && partition !== undefined);
+  const message = 'broker(s) 2 are not in sync yet';
+  const partitions = [{ ...partition, state: 'STOPPING', cause: '', message }];
+  const waiting = { ...mirror, topics: [{ ...topic, partitions }] };
+  assert.deepEqual(describeCauses(waiting), [`  t-0 waits: ${message}`]);
+});
+
 test('A4: the lag of a mirror is unknown while that of a partition is', () => {
   const known = progressOf(undefined, { atMs: 0, partitions: statuses({ a: 3, b: 4 }, 5) });
   assert.deepEqual([known.lag, known.destinationOffsets, known.offsetsPerSecond], [10, 7, 0]);
