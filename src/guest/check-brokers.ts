@@ -6,7 +6,6 @@
  * cluster's inter-broker listener; a guest without it would lead partitions that nobody follows.
  * The name is not in the metadata: a broker is asked for it, else it is guessed.
  */
-import type { Runtime } from '../io/runtime.ts';
 import {
   type BrokerListener,
   type BrokerRegistrationImage,
@@ -14,6 +13,7 @@ import {
   type MetadataImage,
 } from '../metadata/image.ts';
 import type { HostPort } from '../metadata/quorum/probe.ts';
+import { protocolCode } from '../protocol/connection-security.ts';
 import { errorName, errors } from '../protocol/errors.ts';
 import { ConnectionError, type KafkaConnection } from '../protocol/kafka-connection.ts';
 import {
@@ -21,7 +21,7 @@ import {
   DescribeConfigsResponse,
 } from '../protocol/messages/32-describe-configs.ts';
 import { type Check, listed, ok, problem, warning } from './check.ts';
-import { connectForCheck, unreachable } from './check-controllers.ts';
+import { type CheckRuntime, connectForCheck, unreachable } from './check-controllers.ts';
 import { apacheBrokers, isLive } from './guest-brokers.ts';
 
 const LISTENER_CONFIG = 'inter.broker.listener.name';
@@ -70,13 +70,11 @@ async function askName(connection: KafkaConnection, id: number): Promise<string 
 }
 
 /** The name as the first live broker tells it that can be asked. */
-async function findName(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
-  image: MetadataImage,
-): Promise<string | undefined> {
+async function findName(runtime: CheckRuntime, image: MetadataImage): Promise<string | undefined> {
   for (const { id, listeners } of apacheBrokers(image)) {
     if (!isLive(image, id)) continue;
-    for (const listener of listeners.filter(({ securityProtocol }) => securityProtocol === 0)) {
+    const spoken = protocolCode(runtime.security);
+    for (const listener of listeners.filter((each) => each.securityProtocol === spoken)) {
       try {
         const connection = await connectForCheck(runtime, listener);
         try {
@@ -96,7 +94,7 @@ async function findName(
 
 /** Compares the guest's listener with the cluster's, and dials every broker there. */
 export async function checkInterBroker(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
+  runtime: CheckRuntime,
   image: MetadataImage,
   wished: string,
 ): Promise<InterBroker> {
@@ -111,11 +109,10 @@ export async function checkInterBroker(
   const protocol = Math.max(
     ...brokers.map((broker) => listenerOf(broker, name)?.securityProtocol ?? 0),
   );
-  if (protocol !== 0) {
-    const found = `brokers reach each other with ${PROTOCOLS[protocol] ?? protocol}`;
-    const fix =
-      'twinlog speaks PLAINTEXT only so far: give the brokers a PLAINTEXT inter-broker listener, ' +
-      'on a network that nobody else reaches.';
+  if (protocol !== protocolCode(runtime.security)) {
+    const spoken = PROTOCOLS[protocol] ?? protocol;
+    const found = `brokers reach each other with ${spoken}`;
+    const fix = `Give --command-config a file of client settings with security.protocol=${spoken}.`;
     checks.push(problem('inter-broker protocol', found, fix));
     return { checks, name, reachable: undefined };
   }
@@ -155,7 +152,7 @@ function checkOthers(name: string, others: readonly string[]): Check {
 }
 
 async function reach(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
+  runtime: CheckRuntime,
   image: MetadataImage,
   name: string,
   checks: readonly Check[],

@@ -12,10 +12,16 @@ import type { MetadataImage } from '../metadata/image.ts';
 import type { HostPort } from '../metadata/quorum/probe.ts';
 import { isPassing } from '../metadata/quorum/quorum-client.ts';
 import { RemoteController } from '../metadata/quorum/remote-controller.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { ConnectionError, type KafkaConnection } from '../protocol/kafka-connection.ts';
 import { type Check, problem } from './check.ts';
 import { checkInterBroker } from './check-brokers.ts';
-import { type ControllersFound, checkControllers, connectForCheck } from './check-controllers.ts';
+import {
+  type CheckRuntime,
+  type ControllersFound,
+  checkControllers,
+  connectForCheck,
+} from './check-controllers.ts';
 import {
   checkFeatures,
   checkInternalTopics,
@@ -29,6 +35,8 @@ import { aclsServer, checkRights } from './check-rights.ts';
 /** What is checked, and for which guest. */
 export interface CheckOptions {
   readonly bootstrapControllers: readonly HostPort[];
+  /** How connections are secured, to controllers and brokers alike. */
+  readonly security?: ConnectionSecurity | undefined;
   /** The id that the guest would have. */
   readonly nodeId: number | undefined;
   /** The name of the listener that the guest would have. */
@@ -39,8 +47,11 @@ export interface CheckOptions {
   readonly onCheck: (check: Check) => void;
 }
 
+type SecuredRuntime = Runtime & CheckRuntime;
+
 /** Makes all checks that can be made. */
-export async function checkCluster(runtime: Runtime, options: CheckOptions): Promise<void> {
+export async function checkCluster(machine: Runtime, options: CheckOptions): Promise<void> {
+  const runtime = { ...machine, security: options.security };
   const tell = (checks: readonly Check[]): void => {
     for (const check of checks) options.onCheck(check);
   };
@@ -55,11 +66,12 @@ export async function checkCluster(runtime: Runtime, options: CheckOptions): Pro
 
 /** The metadata, or why it cannot be read. */
 async function readMetadata(
-  runtime: Runtime,
+  runtime: SecuredRuntime,
   { clusterId, controllers }: ControllersFound,
 ): Promise<MetadataImage | Check> {
   const controller = new RemoteController(runtime, {
     bootstrapControllers: controllers,
+    security: runtime.security,
     clusterId,
     nodeId: -1,
     directoryId: ZERO_UUID,
@@ -81,7 +93,7 @@ async function readMetadata(
 
 /** What the metadata and the brokers tell; answers a broker that can be asked more. */
 async function lookAt(
-  runtime: Runtime,
+  runtime: SecuredRuntime,
   image: MetadataImage,
   { controllers, supported, apiVersions }: ControllersFound,
   { nodeId, listener }: CheckOptions,
@@ -100,7 +112,7 @@ async function lookAt(
 }
 
 async function rights(
-  runtime: Runtime,
+  runtime: SecuredRuntime,
   active: HostPort,
   broker: HostPort | undefined,
   { principal, nodeId = 0 }: CheckOptions,

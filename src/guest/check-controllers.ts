@@ -5,11 +5,15 @@
  * cluster it belongs to (DescribeCluster), which any client may; what listens for clients, what is
  * run by ZooKeeper and what is too old is named as such. Nothing is changed.
  */
-import type { Runtime } from '../io/runtime.ts';
 import { METADATA_VERSION_FEATURE } from '../metadata/features.ts';
 import type { ControllerAddress, HostPort } from '../metadata/quorum/probe.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errorName, errors } from '../protocol/errors.ts';
-import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
+import {
+  ConnectionError,
+  type ConnectionRuntime,
+  KafkaConnection,
+} from '../protocol/kafka-connection.ts';
 import { ApiVersionsRequest, ApiVersionsResponse } from '../protocol/messages/18-api-versions.ts';
 import {
   DescribeClusterRequest,
@@ -28,6 +32,12 @@ const TIMEOUTS = { connectTimeoutMs: 3_000, requestTimeoutMs: 10_000 } as const;
 const FIND_CONTROLLERS =
   'Name addresses of the listener in controller.listener.names, such as those in ' +
   'controller.quorum.bootstrap.servers or controller.quorum.voters of the brokers.';
+
+/** What checks connect with. */
+export interface CheckRuntime extends ConnectionRuntime {
+  /** How connections are secured, to controllers and brokers alike; absent: not at all. */
+  readonly security?: ConnectionSecurity | undefined;
+}
 
 /** Levels of one feature. */
 export interface FeatureLevels {
@@ -62,18 +72,20 @@ function text({ host, port }: HostPort): string {
 
 /** Opens a connection for checks; rejects with a ConnectionError. */
 export function connectForCheck(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
+  runtime: CheckRuntime,
   { host, port }: HostPort,
 ): Promise<KafkaConnection> {
-  return KafkaConnection.connect(runtime, { host, port, clientId: 'twinlog-check', ...TIMEOUTS });
+  const { security } = runtime;
+  const clientId = 'twinlog-check';
+  return KafkaConnection.connect(runtime, { host, port, clientId, security, ...TIMEOUTS });
 }
 
 /** Why nothing can be asked there, and what may help. */
 export function unreachable(name: string, address: HostPort, error: ConnectionError): Check {
-  const wasRefused = ['closed', 'reset', 'timeout', 'malformed'].includes(error.cause);
-  const fix = wasRefused
-    ? 'If it listens with TLS or SASL, give the cluster a PLAINTEXT listener for guests: twinlog ' +
-      'speaks no other protocol yet. Else check that it runs and that the address is right.'
+  const causes = ['authentication', 'closed', 'ECONNRESET', 'timeout', 'malformed'];
+  const fix = causes.includes(error.cause)
+    ? 'If it listens with TLS or SASL, give a file with the settings of a client to ' +
+      '--command-config. Else check that it runs and that the address is right.'
     : 'Check that it runs, that the address is right, and that no firewall is in between.';
   return problem(name, `${text(address)} cannot be asked: ${error.message}`, fix);
 }
@@ -81,7 +93,7 @@ export function unreachable(name: string, address: HostPort, error: ConnectionEr
 type Reply = Answer | { readonly refused: Check } | { readonly silent: Check };
 
 /** Asks one address what it is. */
-async function ask(runtime: Pick<Runtime, 'clock' | 'network'>, address: HostPort): Promise<Reply> {
+async function ask(runtime: CheckRuntime, address: HostPort): Promise<Reply> {
   const name = `controller ${text(address)}`;
   try {
     const connection = await connectForCheck(runtime, address);
@@ -162,7 +174,7 @@ function common(answers: readonly Answer[]): Map<string, FeatureLevels> {
 
 /** The addresses that lead to the cluster: the given ones, then those the answers name. */
 async function askAll(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
+  runtime: CheckRuntime,
   given: readonly HostPort[],
 ): Promise<{ readonly answers: Answer[]; readonly refused: Check[]; readonly silent: Check[] }> {
   const answers: Answer[] = [];
@@ -188,7 +200,7 @@ async function askAll(
 
 /** Asks the controllers; without `found` nothing more can be asked. */
 export async function checkControllers(
-  runtime: Pick<Runtime, 'clock' | 'network'>,
+  runtime: CheckRuntime,
   given: readonly HostPort[],
 ): Promise<{ readonly checks: Check[]; readonly found?: ControllersFound }> {
   const { answers, refused, silent } = await askAll(runtime, given);

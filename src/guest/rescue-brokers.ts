@@ -25,10 +25,7 @@ export class ApacheRescueBrokers implements RescueBrokers {
   readonly #client: ClusterClient;
 
   /** `addresses` are asked for at each need. */
-  constructor(
-    runtime: Pick<Runtime, 'clock' | 'network' | 'random'>,
-    addresses: () => readonly BrokerAddress[],
-  ) {
+  constructor(runtime: Runtime, addresses: () => readonly BrokerAddress[]) {
     this.#client = new ClusterClient(runtime, { clientId: 'twinlog-rescue', bootstrap: addresses });
   }
 
