@@ -21,6 +21,8 @@ const REQUEST_BOUND_MS = 600_000;
 const STOP_BOUND_MS = 300_000;
 const PARTITIONS_PER_TOPIC = 1000;
 const POLL_MS = 10;
+/** The timestamp that ListOffsets takes for the end. */
+const LATEST = -1n;
 const LATENCY_RATE = 100;
 
 /** A broker under test. */
@@ -152,6 +154,27 @@ async function whenLed(broker: BenchBroker, topics: readonly string[]): Promise<
   throw new Error(`${broker.name}: partitions have no leader`);
 }
 
+/**
+ * Waits until the broker answers for every partition as its leader: it may do so later than the
+ * controller names it, and clients that come before are told of an unknown topic.
+ */
+async function whenServed(broker: BenchBroker, topics: readonly string[]): Promise<void> {
+  await whenLed(broker, topics);
+  const [host = '', port = ''] = broker.bootstrap.split(':');
+  await using client = await RawClient.connect(host, Number(port), REQUEST_BOUND_MS);
+  const deadline = performance.now() + REQUEST_BOUND_MS;
+  for (const { name, partitions } of (await client.metadata(topics)).topics) {
+    for (const { partition } of partitions) {
+      while ((await client.findOffset(name ?? '', partition, LATEST)).error !== 0) {
+        if (performance.now() > deadline) {
+          throw new Error(`${broker.name}: ${name}-${partition} is not served`);
+        }
+        await sleep(POLL_MS);
+      }
+    }
+  }
+}
+
 async function secondsOf(work: () => Promise<void>): Promise<number> {
   const start = performance.now();
   await work();
@@ -175,6 +198,7 @@ export async function measureManyPartitions(
     await whenLed(broker, topics);
   });
   await java.createTopic(bootstrap, 'latency', 1);
+  await whenServed(broker, [...topics, 'latency']);
   for (const topic of topics) {
     const load = { bootstrap, topic, partitions: PARTITIONS_PER_TOPIC, compression: 'none' };
     // One run of neighbouring records for each partition; see Loads.java.
