@@ -57,6 +57,8 @@ export interface Contestant {
   /** The share of the job that has arrived, 0 to 1; cheap enough to be asked 50 times a second. */
   progress(job: Job): Promise<number>;
   readonly pids: readonly number[];
+  /** Those of them that are no brokers of a cluster which others copy into, too. */
+  readonly copier?: readonly number[] | undefined;
   /** A bootstrap address for reading the destination; undefined when clients cannot read it. */
   readonly readable: string | undefined;
   /** Throws when the job can no longer succeed. */
@@ -93,7 +95,8 @@ export function logBytes(dataDir: string, topic: string): number {
   return bytes;
 }
 
-async function until(what: string, boundMs: number, isTrue: () => boolean): Promise<void> {
+/** Waits until it is true; the bound is in milliseconds. */
+export async function until(what: string, boundMs: number, isTrue: () => boolean): Promise<void> {
   const deadline = Date.now() + boundMs;
   while (!isTrue()) {
     if (Date.now() > deadline) throw new Error(`${what}: not within ${boundMs} ms`);
@@ -113,39 +116,52 @@ async function accepting(port: number): Promise<void> {
   throw new Error(`nothing listens on ${port}`);
 }
 
-/** Records in a topic of a single-broker cluster, 0 while it does not exist. */
-class RecordCounter {
-  readonly #host: string;
-  readonly #port: number;
-  #client: RawClient | undefined;
+/** Asks a cluster how many records consumers can see; one connection a broker, kept. */
+export class RecordCounter {
+  readonly #bootstrap: { readonly host: string; readonly port: number };
+  readonly #clients = new Map<number, RawClient>();
 
-  constructor(host: string, port: number) {
-    this.#host = host;
-    this.#port = port;
+  /** `bootstrap`: one of its brokers. */
+  constructor(bootstrap: { readonly host: string; readonly port: number }) {
+    this.#bootstrap = bootstrap;
   }
 
+  async #client({ host, port }: { host: string; port: number }): Promise<RawClient> {
+    const client = this.#clients.get(port) ?? (await RawClient.connect(host, port));
+    this.#clients.set(port, client);
+    return client;
+  }
+
+  /** The sum of the end offsets of a topic's partitions; 0 while it does not exist. */
   async count(topic: string): Promise<number> {
     try {
-      this.#client ??= await RawClient.connect(this.#host, this.#port);
-      const found = (await this.#client.metadata([topic])).topics[0];
-      let records = 0;
-      for (const { partition } of found?.error === 0 ? found.partitions : []) {
-        records += Number(await this.#client.listOffset(topic, partition, -1));
-      }
-      return records;
+      return await this.endOffsets(topic);
     } catch {
       this.close(); // a new topic's leader may not be known yet; the next poll asks again
       return 0;
     }
   }
 
+  /** The same, or an error when a partition does not answer. */
+  async endOffsets(topic: string): Promise<number> {
+    const { brokers, topics } = await (await this.#client(this.#bootstrap)).metadata([topic]);
+    let records = 0;
+    for (const { partition, leader } of topics[0]?.partitions ?? []) {
+      const broker = brokers.find(({ id }) => id === leader);
+      if (broker === undefined) throw new Error(`${topic}-${partition} has no leader`);
+      records += Number(await (await this.#client(broker)).listOffset(topic, partition, -1));
+    }
+    return records;
+  }
+
   close(): void {
-    this.#client?.close();
-    this.#client = undefined;
+    for (const client of this.#clients.values()) client.close();
+    this.#clients.clear();
   }
 }
 
-const BENCHMARK_PROPERTIES = {
+/** Internal topics of one replica; what is deleted is gone at once. */
+export const BENCHMARK_PROPERTIES = {
   'default.replication.factor': '1',
   'offsets.topic.replication.factor': '1',
   'transaction.state.log.replication.factor': '1',
@@ -216,7 +232,11 @@ export function apacheReplication(source: Source, java: JavaClient): Contestant 
   };
 }
 
-function mirrorMakerProperties(job: Job, alias: string, destination: string): string {
+/** MirrorMaker runs a process, and more tasks than this would not make it quicker. */
+const MAX_TASKS = 8;
+
+function mirrorMakerProperties(job: Job, alias: string, into: MirrorMakerTarget): string {
+  const destination = into.cluster.bootstrap;
   const properties = {
     clusters: `${alias},dst`,
     [`${alias}.bootstrap.servers`]: job.bootstrap,
@@ -225,34 +245,52 @@ function mirrorMakerProperties(job: Job, alias: string, destination: string): st
     [`dst->${alias}.enabled`]: 'false',
     [`${alias}->dst.topics`]: job.topic,
     'replication.policy.class': 'org.apache.kafka.connect.mirror.IdentityReplicationPolicy',
-    'replication.factor': '1',
+    'replication.factor': String(into.replicationFactor),
     'checkpoints.topic.replication.factor': '1',
     'heartbeats.topic.replication.factor': '1',
     'offset-syncs.topic.replication.factor': '1',
     'offset.storage.replication.factor': '1',
     'status.storage.replication.factor': '1',
     'config.storage.replication.factor': '1',
-    'tasks.max': String(job.partitions),
+    'tasks.max': String(Math.min(job.partitions, MAX_TASKS)),
     'dst.producer.compression.type': job.compression,
   };
   const lines = Object.entries(properties).map(([key, value]) => `${key}=${value}\n`);
   return lines.join('');
 }
 
+/** Where MirrorMaker 2 copies to. */
+export interface MirrorMakerTarget {
+  readonly cluster: KafkaCluster;
+  /** Of the copied topic. */
+  readonly replicationFactor: number;
+  /** Others copy into the cluster, too: it is not closed with this contestant. */
+  readonly isShared: boolean;
+}
+
 /** MirrorMaker 2 into a second Apache Kafka. */
 export async function mirrorMaker(java: JavaClient): Promise<Contestant> {
-  const libs = await requireKafkaJars();
-  const destination = await startKafka({
+  const cluster = await startKafka({
     name: 'bench-mm2-destination',
     jvm: 'benchmark',
     properties: BENCHMARK_PROPERTIES,
   });
-  const broker = destination.broker(1);
-  const counter = new RecordCounter(broker.host, broker.port);
+  return await mirrorMakerInto(java, { cluster, replicationFactor: 1, isShared: false });
+}
+
+/** MirrorMaker 2 into this cluster. */
+export async function mirrorMakerInto(
+  java: JavaClient,
+  into: MirrorMakerTarget,
+): Promise<Contestant> {
+  const libs = await requireKafkaJars();
+  const { cluster } = into;
+  const counter = new RecordCounter(cluster.broker(1));
   const directory = temporaryDirectory('mm2');
   const log = logFile('bench-mm2');
   let worker: ManagedProcess | undefined;
   let jobs = 0;
+  const workerPids = (): number[] => (worker === undefined ? [] : [worker.pid]);
   return {
     name: 'MirrorMaker 2',
     prepare: async () => undefined,
@@ -260,29 +298,34 @@ export async function mirrorMaker(java: JavaClient): Promise<Contestant> {
       // A new alias a job: MirrorMaker keeps its position under the alias.
       const alias = `src${++jobs}`;
       const file = join(directory, `${alias}.properties`);
-      writeFileSync(file, mirrorMakerProperties(job, alias, destination.bootstrap));
+      writeFileSync(file, mirrorMakerProperties(job, alias, into));
       const main = 'org.apache.kafka.connect.mirror.MirrorMaker';
       const args = javaArguments(libs, main, [file], { mode: 'benchmark', heap: '2g' });
       worker = spawnManaged({ command: 'java', args, log });
     },
     progress: async (job) => (await counter.count(job.topic)) / job.records,
     get pids() {
-      return worker === undefined ? [broker.pid] : [broker.pid, worker.pid];
+      return [...cluster.pids, ...workerPids()];
     },
-    readable: destination.bootstrap,
+    get copier() {
+      return into.isShared ? workerPids() : undefined;
+    },
+    readable: cluster.bootstrap,
     check() {
       if (worker?.exit() !== undefined) throw new Error(`MirrorMaker ended:\n${tail(log)}`);
     },
     async stop(job) {
       await worker?.stop(20_000);
       worker = undefined;
-      await java.deleteTopic(destination.bootstrap, job.topic);
-      await until('topic removed', 60_000, () => logBytes(broker.dataDir, job.topic) === 0);
+      await java.deleteTopic(cluster.bootstrap, job.topic);
+      const isGone = (): boolean =>
+        cluster.brokers.every(({ dataDir }) => logBytes(dataDir, job.topic) === 0);
+      await until('topic removed', 60_000, isGone);
     },
     async close() {
       counter.close();
       await worker?.kill9();
-      await destination.destroy();
+      if (!into.isShared) await cluster.destroy();
     },
   };
 }

@@ -2,10 +2,12 @@
  * `npm run bench -- NAME [options]`: runs one benchmark. `npm run bench -- NAME --help` lists its
  * options. Each benchmark is a file of its own; bench/README.md holds their last results.
  */
+import { guestBenchmark } from './guest.ts';
 import { logBenchmark } from './log.ts';
 import { mirrorBenchmark } from './mirror.ts';
 
 const BENCHMARKS: Readonly<Record<string, (args: string[]) => Promise<void>>> = {
+  guest: guestBenchmark,
   log: logBenchmark,
   mirror: mirrorBenchmark,
 };

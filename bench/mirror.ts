@@ -90,7 +90,7 @@ const say = (line: string): void => {
 };
 
 /** Creates and fills a topic on the source's leader; returns the job of mirroring it. */
-async function fillTopic(
+export async function fillTopic(
   source: Source,
   java: JavaClient,
   topic: string,
@@ -123,10 +123,12 @@ interface Arrival {
   readonly atMs: number;
   readonly share: number;
   readonly cpu: number;
+  /** Of `copier` alone; 0 when nothing tells it apart. */
+  readonly copierCpu: number;
 }
 
 /** Polls until the share of the job that has arrived is as wanted. */
-async function arrival(
+export async function arrival(
   contestant: Contestant,
   job: Job,
   isReached: (share: number) => boolean,
@@ -135,7 +137,9 @@ async function arrival(
   for (;;) {
     const share = await contestant.progress(job);
     if (isReached(share)) {
-      return { atMs: performance.now(), share, cpu: cpuSeconds(contestant.pids) };
+      const cpu = cpuSeconds(contestant.pids);
+      const copierCpu = cpuSeconds(contestant.copier ?? []);
+      return { atMs: performance.now(), share, cpu, copierCpu };
     }
     contestant.check();
     if (performance.now() > deadline) throw new Error(`${contestant.name}: ${job.topic} hangs`);
@@ -143,7 +147,8 @@ async function arrival(
   }
 }
 
-async function measureCopy(contestant: Contestant, job: Job): Promise<Measurement> {
+/** Mirrors the job from nothing to the end. */
+export async function measureCopy(contestant: Contestant, job: Job): Promise<Measurement> {
   await contestant.prepare(job);
   try {
     const idle = await idleRate(contestant.pids);
@@ -153,13 +158,18 @@ async function measureCopy(contestant: Contestant, job: Job): Promise<Measuremen
     starting.catch(() => undefined); // awaited below
     const first = await arrival(contestant, job, (share) => share > 0);
     const last = await arrival(contestant, job, (share) => share >= 1);
-    const memory = peakMemoryMiB(contestant.pids);
+    const memory = peakMemoryMiB(contestant.copier ?? contestant.pids);
     await starting;
     const seconds = (last.atMs - first.atMs) / 1000;
     const whole = (job.records * RECORD_BYTES) / 1e9;
     // What the first look found is not part of the time either.
     const gb = whole * (last.share - first.share);
+    const copier =
+      contestant.copier === undefined
+        ? {}
+        : { copierCpuPerGb: (last.copierCpu - first.copierCpu) / gb };
     return {
+      ...copier,
       mbPerSecond: (gb * 1000) / seconds,
       cpuPerGb: (last.cpu - first.cpu - idle * seconds) / gb,
       cpuWholePerGb: (last.cpu - cpuAdded) / whole,
@@ -171,7 +181,8 @@ async function measureCopy(contestant: Contestant, job: Job): Promise<Measuremen
   }
 }
 
-async function measureLatency(
+/** From before the producer's `send` to the consumer at the destination. */
+export async function measureLatency(
   contestant: Contestant,
   source: Source,
   java: JavaClient,
@@ -210,7 +221,7 @@ async function measureLatency(
 }
 
 /** The source read directly: what of the latency is not the mirror's. */
-function noMirror(): Contestant {
+export function noMirror(): Contestant {
   return {
     name: 'source itself',
     prepare: async () => undefined,
@@ -228,11 +239,11 @@ function noMirror(): Contestant {
 export type Results = Map<string, Map<string, Measurement[]>>;
 
 /** Runs every contestant in turn, round by round. */
-async function rounds(
+export async function rounds(
   results: Results,
   scenario: string,
   contestants: readonly Contestant[],
-  options: Options,
+  options: Pick<Options, 'runs' | 'mm2Runs'>,
   measure: (contestant: Contestant, round: number) => Promise<Measurement>,
 ): Promise<void> {
   const byName = new Map<string, Measurement[]>();

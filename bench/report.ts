@@ -9,8 +9,12 @@ export type Measurement = Readonly<Record<string, number>>;
 const FIGURES: readonly [key: string, title: string, better: 'more' | 'less' | undefined][] = [
   ['mbPerSecond', 'MB/s', 'more'],
   ['cpuPerGb', 'CPU s/GB', 'less'],
+  ['copierCpuPerGb', 'copier alone', 'less'],
   ['cpuWholePerGb', 'CPU s/GB from start', 'less'],
   ['firstRecordSeconds', 'first record s', 'less'],
+  ['loadMbPerSecond', 'load MB/s', undefined],
+  ['lagP50Ms', 'lag p50 ms', 'less'],
+  ['lagP99Ms', 'lag p99 ms', 'less'],
   ['p50Ms', 'p50 ms', 'less'],
   ['p99Ms', 'p99 ms', 'less'],
   ['maxMs', 'max ms', undefined],
@@ -24,6 +28,10 @@ const FIGURES: readonly [key: string, title: string, better: 'more' | 'less' | u
   ['startCpuSeconds', 'start CPU s', 'less'],
   ['memoryMiB', 'MiB after start', 'less'],
   ['cpuPercent', 'CPU %', 'less'],
+  ['copierCpuPercent', 'copier CPU %', 'less'],
+  ['brokersCpuPercent', 'brokers CPU %', 'less'],
+  ['copierMiB', 'copier MiB', 'less'],
+  ['brokersMiB', 'brokers MiB', 'less'],
   ['peakMemoryMiB', 'peak MiB', 'less'],
 ];
 
@@ -31,6 +39,12 @@ const FIGURES: readonly [key: string, title: string, better: 'more' | 'less' | u
 export function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor((sorted.length - 1) / 2)] ?? Number.NaN;
+}
+
+/** The value that this share of the sorted values does not exceed. */
+export function quantile(sorted: readonly number[], share: number): number {
+  const index = Math.min(sorted.length - 1, Math.floor(share * sorted.length));
+  return sorted[index] ?? Number.NaN;
 }
 
 function number(value: number): string {

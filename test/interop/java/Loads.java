@@ -29,6 +29,7 @@ final class Loads {
             case "fill": return fill(request);
             case "drain": return drain(request);
             case "latency": return latency(request);
+            case "produceLatency": return produceLatency(request);
             default: return null;
         }
     }
@@ -52,6 +53,12 @@ final class Loads {
         return result;
     }
 
+    private static void awaitTime(long nanoTime) throws InterruptedException {
+        long wait = nanoTime - System.nanoTime();
+        if (wait > 0) TimeUnit.NANOSECONDS.sleep(wait);
+    }
+
+    /** Writes this many records, "rate" a second or, without it, as fast as it goes. */
     private static JsonNode fill(JsonNode request) throws Exception {
         Properties properties = InteropClient.properties(request);
         properties.put("compression.type", request.get("compression").asText());
@@ -61,12 +68,14 @@ final class Loads {
         String topic = request.get("topic").asText();
         int partitions = request.get("partitions").asInt();
         long records = request.get("records").asLong();
+        double rate = request.path("rate").asDouble(0);
         byte[][] payloads = payloads(request.get("size").asInt());
         AtomicReference<Exception> failure = new AtomicReference<>();
         long start = System.nanoTime();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
                 properties, new ByteArraySerializer(), new ByteArraySerializer())) {
             for (long i = 0; i < records && failure.get() == null; i++) {
+                if (rate > 0 && i % RUN == 0) awaitTime(start + (long) (i * 1e9 / rate));
                 int partition = (int) (i / RUN % partitions);
                 byte[] value = payloads[(int) (i % PAYLOADS)];
                 producer.send(new ProducerRecord<>(topic, partition, null, value), (m, e) -> {
@@ -144,9 +153,7 @@ final class Loads {
                 properties, new ByteArraySerializer(), new ByteArraySerializer())) {
             long start = System.nanoTime();
             for (long i = 0; i < total && failure.get() == null; i++) {
-                long due = start + i * 1_000_000_000L / rate;
-                long wait = due - System.nanoTime();
-                if (wait > 0) TimeUnit.NANOSECONDS.sleep(wait);
+                awaitTime(start + i * 1_000_000_000L / rate);
                 ByteBuffer value = ByteBuffer.allocate(1024);
                 value.putLong(i).putLong(System.nanoTime());
                 producer.send(new ProducerRecord<>(topic, 0, null, value.array()));
@@ -158,12 +165,47 @@ final class Loads {
             String arrived = latencies.size() + " of " + (total - warmup) + " arrived";
             throw new IllegalStateException(arrived);
         }
+        return quantiles(latencies);
+    }
+
+    private static JsonNode quantiles(List<Long> latencies) {
         Collections.sort(latencies);
         ObjectNode answer = InteropClient.JSON.createObjectNode();
         answer.put("records", latencies.size());
         answer.put("p50Ms", quantile(latencies, 0.5));
         answer.put("p99Ms", quantile(latencies, 0.99));
         return answer.put("maxMs", quantile(latencies, 1));
+    }
+
+    /** From before `send` to the acknowledgement by all in-sync replicas, at a steady rate. */
+    private static JsonNode produceLatency(JsonNode request) throws Exception {
+        String topic = request.get("topic").asText();
+        int rate = request.get("rate").asInt();
+        long warmup = (long) (request.get("warmupSeconds").asDouble() * rate);
+        long total = warmup + (long) (request.get("seconds").asDouble() * rate);
+        Properties properties = InteropClient.properties(request);
+        properties.put("linger.ms", "0");
+        properties.put("acks", "all");
+        List<Long> latencies = Collections.synchronizedList(new ArrayList<>());
+        AtomicReference<Exception> failure = new AtomicReference<>();
+        byte[][] payloads = payloads(1024);
+        try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(
+                properties, new ByteArraySerializer(), new ByteArraySerializer())) {
+            long start = System.nanoTime();
+            for (long i = 0; i < total && failure.get() == null; i++) {
+                awaitTime(start + i * 1_000_000_000L / rate);
+                boolean counts = i >= warmup;
+                byte[] value = payloads[(int) (i % PAYLOADS)];
+                long sent = System.nanoTime();
+                producer.send(new ProducerRecord<>(topic, 0, null, value), (m, e) -> {
+                    if (e != null) failure.set(e);
+                    else if (counts) latencies.add(System.nanoTime() - sent);
+                });
+            }
+            producer.flush();
+        }
+        if (failure.get() != null) throw failure.get();
+        return quantiles(latencies);
     }
 
     private static void receive(
