@@ -4,8 +4,8 @@
  *
  * Used by `topic-additions.ts` for a topic that exists. The two sides hold the same records below
  * the last mirrored offset: that of the other side, which mirrored the topic from here until its
- * failover, or, where there was none, that of an earlier episode of ours. What lies above it here
- * will be kept aside and cut by the partition's driver. Invariants:
+ * failover, or that of an earlier episode of ours, whichever is higher and stands the comparison.
+ * What lies above it here will be kept aside and cut by the partition's driver. Invariants:
  * - Every refusal is a sentence, and nothing was changed by then.
  * - The offsets are in the topic's row before any partition is moved (`takeover.ts`).
  */
@@ -59,8 +59,8 @@ export interface FailbackWish {
   readonly partitions: number;
 }
 
-/** Where the two sides last agreed, by partition. */
-type CommonOffsets = ReadonlyMap<number, number>;
+/** Up to where the sides are said to agree, by partition: the highest first. */
+type Candidates = ReadonlyMap<number, readonly number[]>;
 
 /** A partition with where it is read here. */
 interface Compared {
@@ -86,10 +86,10 @@ export class Failback {
   /** Undefined once the membership is recorded; `none`: the sides never shared this topic. */
   async take(wish: FailbackWish): Promise<Refusal | 'none' | undefined> {
     try {
-      const common = await this.#commonOffsets(wish);
-      if (common === 'none' || 'error' in common) return common;
-      const problem = (await this.#localProblem(wish)) ?? (await this.#compare(wish, common));
-      return problem ?? (await this.#record(wish, common));
+      const candidates = await this.#candidates(wish);
+      if (candidates === 'none' || 'error' in candidates) return candidates;
+      const common = this.#localProblem(wish) ?? (await this.#compare(wish, candidates));
+      return 'error' in common ? common : await this.#record(wish, common);
     } catch (error) {
       if (!(error instanceof MirrorFailure)) throw error;
       const why = `Topic '${wish.topic.name}' is not taken into the mirror: ${error.message}.`;
@@ -105,7 +105,7 @@ export class Failback {
     throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
   }
 
-  async #commonOffsets(wish: FailbackWish): Promise<CommonOffsets | 'none' | Refusal> {
+  async #candidates(wish: FailbackWish): Promise<Candidates | 'none' | Refusal> {
     const { topic, sourceTopicId } = wish;
     const peer = await readPeerRows(
       this.#runtime,
@@ -117,16 +117,21 @@ export class Failback {
     if (active !== undefined) {
       const { partition, state } = active.row;
       return refused(
-        `The source still mirrors topic '${topic.name}' from here (mirror '${active.key.mirror}', ` +
-          `partition ${partition} is ${stateName(state)}): remove it from the mirror there first.`,
+        `The source still mirrors topic '${topic.name}' from here: partition ${partition} is ` +
+          `${stateName(state)} in its mirror '${active.key.mirror}'. Remove it there first.`,
       );
     }
     const named = { name: topic.name, id: sourceTopicId };
-    const found = new Map<number, number>();
+    const found = new Map<number, readonly number[]>();
     for (const index of topic.partitions.keys()) {
       const theirs = lastMirroredOffsetIn(rows, named, index, this.#options.clusterId);
-      const offset = theirs === 'none' ? this.#ownOffset(wish, index) : theirs;
-      if (offset !== undefined) found.set(index, offset);
+      const ours = this.#ownOffset(wish, index);
+      const offsets = [theirs, ours].filter((offset) => typeof offset === 'number');
+      if (offsets.length > 0)
+        found.set(
+          index,
+          offsets.sort((a, b) => b - a),
+        );
     }
     if (found.size === 0) return 'none';
     const missing = [...topic.partitions.keys()].filter((index) => !found.has(index));
@@ -169,7 +174,7 @@ export class Failback {
 
   // --- may it be taken here? --------------------------------------------------------------------
 
-  async #localProblem(wish: FailbackWish): Promise<Refusal | undefined> {
+  #localProblem(wish: FailbackWish): Refusal | undefined {
     const { brokerId, image } = this.#options.context;
     const now = image();
     const { topic, partitions } = wish;
@@ -199,28 +204,52 @@ export class Failback {
 
   // --- do both hold the same? -------------------------------------------------------------------
 
-  async #compare(wish: FailbackWish, common: CommonOffsets): Promise<Refusal | undefined> {
+  async #compare(
+    wish: FailbackWish,
+    candidates: Candidates,
+  ): Promise<ReadonlyMap<number, number> | Refusal> {
     const settings = this.#settings(wish.mirror);
     const clientId = `twinlog-guest-${this.#options.context.brokerId}-failback`;
     const client = new SourceClient(this.#runtime, { clientId, settings });
+    const common = new Map<number, number>();
     try {
       const all = [...wish.topic.partitions.values()];
       for (let from = 0; from < all.length; from += MAX_COMPARING) {
         const answers = await Promise.all(
           all.slice(from, from + MAX_COMPARING).map(async (partition) => {
-            const offset = common.get(partition.partition) ?? 0;
-            const address = this.#options.addressOf(partition.leader);
-            if (address === undefined) return noLeader(partition);
-            return await this.#comparePartition(client, wish, { partition, offset, address });
+            const offsets = candidates.get(partition.partition) ?? [];
+            const answer = await this.#highest(client, wish, partition, offsets);
+            if (typeof answer !== 'number') return answer;
+            common.set(partition.partition, answer);
+            return undefined;
           }),
         );
         const problem = answers.find((answer) => answer !== undefined);
         if (problem !== undefined) return problem;
       }
-      return undefined;
+      return common;
     } finally {
       client.close();
     }
+  }
+
+  /** The highest offset that stands the comparison, or why the last one does not. */
+  async #highest(
+    client: SourceClient,
+    wish: FailbackWish,
+    partition: PartitionRegistration,
+    offsets: readonly number[],
+  ): Promise<number | Refusal> {
+    const address = this.#options.addressOf(partition.leader);
+    if (address === undefined) return noLeader(partition);
+    let problem: Refusal = noLeader(partition);
+    for (const offset of offsets) {
+      const compared = { partition, offset, address };
+      const found = await this.#comparePartition(client, wish, compared).catch(divergence);
+      if (found === undefined) return offset;
+      problem = found;
+    }
+    return problem;
   }
 
   async #comparePartition(
@@ -299,7 +328,10 @@ export class Failback {
   // --- taking it --------------------------------------------------------------------------------
 
   /** The durable row; everything else follows from it (`takeover.ts`). */
-  async #record(wish: FailbackWish, common: CommonOffsets): Promise<Refusal | undefined> {
+  async #record(
+    wish: FailbackWish,
+    common: ReadonlyMap<number, number>,
+  ): Promise<Refusal | undefined> {
     const { context, membershipOffset } = this.#options;
     const { mirror, topic, sourceTopicId } = wish;
     const image = context.image();
@@ -328,6 +360,14 @@ export class Failback {
 
 function apacheReplicas(image: MetadataImage, partition: PartitionRegistration): number[] {
   return futureReplicas(partition).filter((id) => !isGuest(image, id));
+}
+
+/** Two histories are no passing trouble: another offset may do, or nothing will. */
+function divergence(error: unknown): Refusal {
+  if (error instanceof MirrorFailure && error.mirrorCause === 'SOURCE_DIVERGED') {
+    return refused(`The topic is not taken into the mirror: ${error.message}.`);
+  }
+  throw error;
 }
 
 function noLeader({ topic, partition }: PartitionRegistration): Refusal {

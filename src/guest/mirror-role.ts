@@ -1,7 +1,7 @@
 /**
  * What a mirror's drivers do otherwise in a cluster that this broker is a guest of.
  *
- * Given to the mirror manager by the composition root. Topics have ids of their own and the source's
+ * Given to the mirror manager by the composition root. Topics have ids of their own, the source's
  * is in their row (G12), producer ids are marked by source (G20), a stop ends settled and is handed
  * over (G24), and where the source ended mirroring from here is read from its own rows (G22).
  */

@@ -353,11 +353,12 @@ export class PartitionDriver {
     this.#checkTopicId(topic);
     checkSourceCluster(this.#row?.sourceClusterId ?? '', source.clusterId);
     const { clusterId, role, store } = this.#context;
-    const offset = await truncationOffset(source, store, { ...this.key, topic, clusterId, role });
+    // Recorded and compared when the topic was taken; zero is then no lack of memory.
+    const takenFrom = role.takenFrom?.(partition.topic, this.key.partition);
+    const offset =
+      takenFrom ?? (await truncationOffset(source, store, { ...this.key, topic, clusterId, role }));
     if (!isCurrent()) return;
-    // Recorded by who mirrored it, and compared before the topic was taken: no lack of memory.
-    const isKnownEmpty = role.takenFrom?.(partition.topic, this.key.partition) === 0;
-    if (offset === 0 && partition.log.logEndOffset > 0 && !isKnownEmpty) {
+    if (offset === 0 && partition.log.logEndOffset > 0 && takenFrom === undefined) {
       throw new MirrorFailure(
         'WOULD_DISCARD_ALL',
         `nothing is known to be mirrored, but the log holds offsets up to ` +
