@@ -40,7 +40,10 @@ async function startSide(name: string, mirror: string): Promise<Side> {
 }
 
 /** Two sides with a mirror each way, and the topic, empty, on the first. */
-export async function startSides(name: string): Promise<[a: Side, b: Side]> {
+export async function startSides(
+  name: string,
+  configs: Readonly<Record<string, string>> = CONFIGS,
+): Promise<[a: Side, b: Side]> {
   const sides = await Promise.all([
     startSide(`${name}-a`, 'from-b'),
     startSide(`${name}-b`, 'from-a'),
@@ -48,7 +51,7 @@ export async function startSides(name: string): Promise<[a: Side, b: Side]> {
   const [a, b] = sides;
   const java = await javaClient();
   for (const { cluster } of sides) await java.createTopic(cluster.bootstrap, PLAIN, 1);
-  await java.createTopic(a.cluster.bootstrap, TOPIC, PARTITIONS, CONFIGS);
+  await java.createTopic(a.cluster.bootstrap, TOPIC, PARTITIONS, configs);
   await b.guest.mirrors('create', b.mirror, '--source', a.cluster.bootstrap);
   await a.guest.mirrors('create', a.mirror, '--source', b.cluster.bootstrap);
   return sides;
@@ -153,19 +156,24 @@ export function below(batches: readonly RawBatch[], offset: number): RawBatch[] 
   return batches.filter(({ baseOffset }) => baseOffset < BigInt(offset));
 }
 
-/** All that a guest kept of a partition, by the offset that it begins with. */
-export function kept(side: Side, partition: number): Map<number, RawBatch[]> {
+/** All tails that a guest kept of a partition, by the offset that they begin with. */
+export function keptTails(side: Side, partition: number): [from: number, batches: RawBatch[]][] {
   const root = join(side.guest.dataDir, 'lost-and-found');
-  const found = new Map<number, RawBatch[]>();
   const directories = existsSync(root) ? readdirSync(root) : [];
-  for (const directory of directories.filter((name) => name.endsWith(`-${partition}`))) {
-    for (const tail of readdirSync(join(root, directory))) {
-      const from = Number(tail.split('-')[0]);
-      assert.ok(!found.has(from), `two tails from ${from}`);
-      const [file = ''] = readdirSync(join(root, directory, tail));
-      found.set(from, parseBatches(readFileSync(join(root, directory, tail, file))));
-    }
-  }
+  return directories
+    .filter((name) => name.endsWith(`-${partition}`))
+    .flatMap((name) => readdirSync(join(root, name)).map((tail) => join(root, name, tail)))
+    .map((tail) => {
+      const [file = ''] = readdirSync(tail);
+      return [Number.parseInt(file, 10), parseBatches(readFileSync(join(tail, file)))];
+    });
+}
+
+/** The same where each of them begins somewhere else. */
+function kept(side: Side, partition: number): Map<number, RawBatch[]> {
+  const tails = keptTails(side, partition);
+  const found = new Map(tails);
+  assert.equal(found.size, tails.length, 'two tails from one offset');
   return found;
 }
 
@@ -193,15 +201,27 @@ export async function failBack(to: Side, from: Side, common: readonly number[]):
     for (const known of keptBefore[index]?.keys() ?? []) found.delete(known);
     assert.deepEqual([...found.keys()], tail.length === 0 ? [] : [offset], where);
     assert.deepEqual(compareBatches(tail, found.get(offset) ?? [], SAME), [], where);
-    const source = batchesOf(from, index).filter((batch) => batch.baseOffset >= BigInt(offset));
-    const differences = await until(`${where} is the same everywhere`, async () => {
-      const now = batchesOf(to, index);
-      const end = source.at(-1)?.lastOffset ?? BigInt(offset) - 1n;
-      const isWhole = (now.at(-1)?.lastOffset ?? -1n) === end;
-      return isWhole ? compareWhole(now, before[index] ?? [], source, offset) : undefined;
-    });
-    assert.deepEqual(differences, [], where);
+    await isSame(to, from, index, offset, before[index] ?? []);
   }
+}
+
+/** Waits until all brokers of a side hold what they had below the offset, and the other's above. */
+export async function isSame(
+  to: Side,
+  from: Side,
+  partition: number,
+  offset: number,
+  before: readonly RawBatch[],
+): Promise<void> {
+  const where = `partition ${partition}`;
+  const source = batchesOf(from, partition).filter((batch) => batch.baseOffset >= BigInt(offset));
+  const differences = await until(`${where} is the same everywhere`, async () => {
+    const now = batchesOf(to, partition);
+    const end = source.at(-1)?.lastOffset ?? BigInt(offset) - 1n;
+    const isWhole = (now.at(-1)?.lastOffset ?? -1n) === end;
+    return isWhole ? compareWhole(now, before, source, offset) : undefined;
+  });
+  assert.deepEqual(differences, [], where);
 }
 
 /** Below the offset all is as it was; from there on all is the source's, with marked ids. */
