@@ -170,7 +170,8 @@ export class BrokerRegistration {
   }
 
   async #runRefence(round: Refence, previous: Promise<void> | undefined): Promise<void> {
-    await previous;
+    // Whoever asked for that round hears how it ended.
+    await previous?.catch(() => undefined);
     this.#timer?.cancel();
     try {
       await this.#until((response) => response.isFenced, { fence: true });

@@ -237,6 +237,24 @@ test('T5: refence fences, then unfences, once for all who come in time', async (
   registration.close();
 });
 
+test('T5: a refence that breaks off takes none of the later ones with it', async () => {
+  const fenced = { isFenced: true };
+  const broken = new Error('unreadable');
+  const { registration, clock } = setup([{}, fenced, broken, fenced, {}, fenced, {}]);
+  await registration.register();
+  await registration.unfence();
+  const first = assert.rejects(registration.refence(), broken);
+  await clock.advance(10);
+  const late = registration.refence();
+  await clock.advance(1_000);
+  await first;
+  await late;
+  const next = registration.refence();
+  await clock.advance(1_000);
+  await next;
+  registration.close();
+});
+
 test('G5: without a controller a refence goes on trying; a stop ends it', async () => {
   const away = new QuorumUnavailable('no controller');
   const { registration, clock, sent } = setup([{}, away, away, { isFenced: true }, away, {}]);

@@ -24,6 +24,8 @@ import {
 
 /** How long dialling a controller may take, in ms. */
 const CONNECT_TIMEOUT_MS = 2_000;
+/** How long a node may take for each of the questions who leads, in ms: one that hangs is passed. */
+const PROBE_TIMEOUT_MS = 1_500;
 /** How long one try of a request may take, in ms, unless the caller says otherwise. */
 const REQUEST_TIMEOUT_MS = 30_000;
 /** A try takes no less than this, in ms, even where the time is nearly over. */
@@ -191,14 +193,17 @@ export class QuorumClient {
     }
   }
 
-  async #connection({ host, port }: HostPort): Promise<KafkaConnection> {
+  async #connection(
+    { host, port }: HostPort,
+    requestTimeoutMs = REQUEST_TIMEOUT_MS,
+  ): Promise<KafkaConnection> {
     if (this.#closed) throw this.#closedError();
     const connection = await KafkaConnection.connect(this.#runtime, {
       host,
       port,
       clientId: this.#options.clientId,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
-      requestTimeoutMs: REQUEST_TIMEOUT_MS,
+      requestTimeoutMs,
     });
     if (!this.#closed) return connection;
     connection.close();
@@ -308,7 +313,7 @@ export class QuorumClient {
   }
 
   async #ask(address: HostPort): Promise<void> {
-    const connection = await this.#connection(address);
+    const connection = await this.#connection(address, PROBE_TIMEOUT_MS);
     try {
       const found = await probe(connection, this.#clusterId);
       if (this.#clusterId === undefined && found.clusterId !== undefined) {

@@ -94,6 +94,8 @@ export class FakeQuorum {
   readonly fetched: FetchRequest[] = [];
   /** The nodes that were dialled, in order. */
   readonly dialled: number[] = [];
+  /** Nodes that take connections and requests, and answer none but ApiVersions. */
+  readonly hung = new Set<number>();
   /** Runs once, behind the first piece of a snapshot. */
   afterPiece: (() => void) | undefined;
   readonly #down = new Set<number>();
@@ -179,6 +181,7 @@ export class FakeQuorum {
       });
     };
     if (apiKey === 18) return;
+    if (this.hung.has(nodeId)) return;
     this.asked.push(`${nodeId} ${apiKey}`);
     if (apiKey === 60) {
       const asked = codec(DescribeClusterRequest, apiVersion).read(body);

@@ -124,6 +124,15 @@ describe('finding the active controller', () => {
     assert.deepEqual(quorum.dialled, [1, 3, 3, 2, 1]);
   });
 
+  it('G5: passes a node that hangs, in time for a heartbeat', async () => {
+    const { quorum, controller } = setup({}, [1, 2].map(FakeQuorum.address));
+    quorum.hung.add(1);
+    quorum.elect(2);
+    answerHeartbeats(quorum);
+    assert.equal((await controller.brokerHeartbeat(heartbeat(9, 1))).errorCode, 0);
+    assert.deepEqual(quorum.asked, ['2 60', '2 1', '2 63']);
+  });
+
   it('believes no leader of an epoch older than one it has heard of', async () => {
     const { quorum, controller } = setup();
     quorum.epoch = 5;
