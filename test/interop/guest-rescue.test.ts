@@ -4,6 +4,11 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { processRuntime } from '../../src/cli/broker-process.ts';
+import { ClusterClient } from '../../src/guest/cluster-client.ts';
+import { abortOpenTransactions } from '../../src/guest/rescue-transactions.ts';
+import { ProduceRequest, ProduceResponse } from '../../src/protocol/messages/00-produce.ts';
+import { buildRecordBatch } from '../../src/protocol/record.ts';
 import type { KafkaCluster } from './apache-kafka.ts';
 import { guest, guestCluster, javaClient, sourceCluster } from './clusters.ts';
 import { GUEST_ID, guestCommand } from './guest.ts';
@@ -127,6 +132,58 @@ test('G18a: rescue takes the longest replica, and says what may be missing', { s
     values,
     Array.from({ length: end }, (_, index) => `v${index}`),
   );
+});
+
+/** A transaction of a source's producer whose end never came, in a locked topic. */
+async function leaveOpen(cluster: KafkaCluster, topic: string, producerId: bigint): Promise<void> {
+  const java = await javaClient();
+  // Nobody here began it: brokers must not ask the coordinator.
+  const unverified = { 'transaction.partition.verification.enable': 'false' };
+  await java.alterConfigs(cluster.bootstrap, 'BROKER', '', unverified);
+  await java.createTopic(cluster.bootstrap, topic, 1);
+  const client = clusterClient(cluster);
+  const records = [{ key: null, value: Buffer.from('undecided'), timestamp: 1, headers: [] }];
+  const producer = { producerId, producerEpoch: 3, baseSequence: 0, isTransactional: true };
+  const batch = buildRecordBatch({ records, ...producer });
+  const partitionData = [{ index: 0, records: batch }];
+  const value = { transactionalId: 'of the source', acks: -1, timeoutMs: 10_000 };
+  const { responses } = await client.call(
+    { to: 'leader', topic, partition: 0 },
+    ProduceRequest,
+    ProduceResponse,
+    { ...value, topicData: [{ name: topic, partitionData }] },
+    { maxVersion: 11 },
+  );
+  client.close();
+  assert.equal(responses[0]?.partitionResponses[0]?.errorCode, 0);
+  const lock = { 'max.message.bytes': '78', 'compression.type': 'gzip' };
+  await java.alterConfigs(cluster.bootstrap, 'TOPIC', topic, lock);
+}
+
+function clusterClient(cluster: KafkaCluster): ClusterClient {
+  const bootstrap = cluster.brokers.map(({ host, port }) => ({ host, port }));
+  const options = { clientId: 'test', bootstrap: () => bootstrap };
+  return new ClusterClient(processRuntime('silent'), options);
+}
+
+test('G18a G19: transactions left open are aborted, through the lock', { skip }, async () => {
+  const [cluster, java] = [await guestCluster(), await javaClient()];
+  const [topic, mapped] = ['undecided', 2n ** 40n + 7n];
+  await leaveOpen(cluster, topic, mapped);
+  const { 0: before } = await java.offsets(cluster.bootstrap, topic);
+  assert.deepEqual([before?.latest, before?.lastStable], [1, 0]);
+  const client = clusterClient(cluster);
+  const closed = await abortOpenTransactions(client, [{ topic, partition: 0 }]);
+  const again = await abortOpenTransactions(client, [{ topic, partition: 0 }]);
+  client.close();
+  const expected = { producerId: String(mapped), producerEpoch: 3, firstOffset: 0 };
+  assert.deepEqual([...closed], [['undecided-0', [expected]]]);
+  assert.deepEqual([...again], [['undecided-0', []]]);
+  await until('the marker being committed', async () => {
+    const { 0: after } = await java.offsets(cluster.bootstrap, topic);
+    return after?.latest === 2 && after.lastStable === 2 ? true : undefined;
+  });
+  assert.deepEqual(await java.readAll(cluster.bootstrap, topic, 'read_committed'), []);
 });
 
 test('G18a: a rescue is repeatable, and the lost guest can leave', { skip }, async () => {
