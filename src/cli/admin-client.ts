@@ -7,6 +7,7 @@
 
 import { ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errorName } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
 import { MetadataRequest, MetadataResponse } from '../protocol/messages/03-metadata.ts';
@@ -90,12 +91,13 @@ export class AdminClient {
     option: string,
     what: string,
   ): Promise<AdminClient> {
+    security?: ConnectionSecurity,
     const addresses = bootstrap.split(',').map((text) => parseAddress(text, option));
     for (;;) {
       const address = addresses.shift();
       if (address === undefined) throw new CommandError(`${option}: no address is given.`, 2);
       try {
-        return await AdminClient.connect(runtime, address, `${what} at ${bootstrap}`);
+        return await AdminClient.connect(runtime, address, `${what} at ${bootstrap}`, security);
       } catch (error) {
         if (!(error instanceof CommandError) || addresses.length === 0) throw error;
       }
@@ -108,11 +110,13 @@ export class AdminClient {
     address: { readonly host: string; readonly port: number },
     what: string,
   ): Promise<AdminClient> {
+    security?: ConnectionSecurity,
     try {
       const connection = await KafkaConnection.connect(runtime, {
         ...address,
         clientId: 'twinlog-admin',
         requestTimeoutMs: REQUEST_TIMEOUT_MS,
+        security,
       });
       return new AdminClient(connection);
     } catch (error) {

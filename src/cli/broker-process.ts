@@ -5,13 +5,13 @@
  * clean-shutdown marker written), a second one ends at once. Listening anywhere but on the loopback
  * interface without authentication prints a warning.
  */
-import { readFileSync } from 'node:fs';
 import type { LogLevel } from '../io/node/node-logger.ts';
 import { nodeRuntime } from '../io/node/node-runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { type Broker, startBroker } from '../server/broker.ts';
 import { BrokerConfig } from '../server/broker-config.ts';
 import { CommandError, type Output, parseAddress } from './output.ts';
+import { readProperties } from './properties.ts';
 
 /** Options shared by the commands that run a broker. */
 export interface BrokerOptions {
@@ -30,18 +30,6 @@ export function parseSetting(text: string): [string, string] {
   const at = text.indexOf('=');
   if (at <= 0) throw new CommandError(`Setting ${text}: write it as name=value.`, 2);
   return [text.slice(0, at).trim(), text.slice(at + 1).trim()];
-}
-
-/** Reads a Java properties file (the simple form: name=value lines, # comments). */
-function readProperties(path: string): [string, string][] {
-  let text: string;
-  try {
-    text = readFileSync(path, 'utf8');
-  } catch (error) {
-    throw new CommandError(`Cannot read ${path}: ${(error as NodeJS.ErrnoException).code}.`, 2);
-  }
-  const lines = text.split(/\r?\n/).map((line) => line.trim());
-  return lines.filter((line) => line !== '' && !/^[#!]/.test(line)).map(parseSetting);
 }
 
 /** The settings of a broker: properties file, then options, then `--set`, each over the former. */

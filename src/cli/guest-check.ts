@@ -7,12 +7,15 @@
 import type { Check, CheckStatus } from '../guest/check.ts';
 import { checkCluster } from '../guest/check-cluster.ts';
 import { processRuntime } from './broker-process.ts';
+import { commandSecurity } from './client-config.ts';
 import { controllers } from './guest-cluster.ts';
 import { CommandError, type Output, stdoutOutput } from './output.ts';
 
 /** Options of `guest check`. */
 export interface GuestCheckOptions {
   readonly bootstrapController: string;
+  /** File with the settings of a client of the cluster. */
+  readonly commandConfig?: string;
   readonly json: boolean;
   readonly nodeId?: number;
   readonly listener: string;
@@ -40,6 +43,7 @@ export async function guestCheck(options: GuestCheckOptions): Promise<void> {
   const counts: Record<CheckStatus, number> = { ok: 0, warning: 0, problem: 0 };
   await checkCluster(processRuntime('silent'), {
     bootstrapControllers: controllers(options.bootstrapController),
+    security: commandSecurity(options.commandConfig),
     nodeId: options.nodeId,
     listener: options.listener,
     principal: options.principal,

@@ -8,12 +8,15 @@ import { ClusterLook, type ClusterLookOptions } from '../guest/cluster-look.ts';
 import { type HostPort, WrongCluster } from '../metadata/quorum/probe.ts';
 import { QuorumUnavailable } from '../metadata/quorum/quorum-client.ts';
 import { processRuntime } from './broker-process.ts';
+import { commandSecurity } from './client-config.ts';
 import { CommandError, parseAddress } from './output.ts';
 
 /** Options that all of these commands have. */
 export interface GuestClusterOptions {
   /** HOST:PORT of controllers, separated by commas. */
   readonly bootstrapController: string;
+  /** File with the settings of a client of the cluster. */
+  readonly commandConfig?: string;
   readonly json: boolean;
 }
 
@@ -32,6 +35,7 @@ export async function withCluster<T>(
   try {
     cluster = await ClusterLook.open(processRuntime('error'), {
       bootstrapControllers: controllers(options.bootstrapController),
+      security: commandSecurity(options.commandConfig),
       onFatal: (error) => {
         process.stderr.write(`twinlog: the metadata cannot be followed: ${error.message}\n`);
         process.exit(1);

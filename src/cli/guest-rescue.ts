@@ -10,6 +10,7 @@ import { Rescue, type Rescued, RescueFailed } from '../guest/rescue.ts';
 import { ApacheRescueBrokers } from '../guest/rescue-brokers.ts';
 import { liveGuests, missing, type RescuePartition, stateOf } from '../guest/rescue-plan.ts';
 import { processRuntime } from './broker-process.ts';
+import { commandSecurity } from './client-config.ts';
 import { type GuestClusterOptions, withCluster } from './guest-cluster.ts';
 import { CommandError, type Output, stdoutOutput, table } from './output.ts';
 
@@ -66,7 +67,9 @@ async function rescue(
 ): Promise<void> {
   await cluster.readRows();
   const runtime = processRuntime('error');
-  const brokers = new ApacheRescueBrokers(runtime, () => brokerAddresses(cluster.image));
+  const security = commandSecurity(options.commandConfig);
+  const addresses = () => brokerAddresses(cluster.image, security);
+  const brokers = new ApacheRescueBrokers(runtime, addresses, security);
   const work = new Rescue(runtime, {
     look: cluster,
     brokers,

@@ -66,14 +66,15 @@ function brokerOptions(command: Command, port: number, logLevel: string): Comman
   );
 }
 
+/** `--command-config`, as Kafka's own tools have it. */
+function commandConfigOption(command: Command): Command {
+  return command.option('--command-config <file>', 'settings of a client: TLS, SASL');
+}
+
 function mirrorsOptions(command: Command): Command {
-  return jsonOption(
-    command.option(
-      '--bootstrap-server <host:port>',
-      'a broker of the destination',
-      `127.0.0.1:${SERVE_PORT}`,
-    ),
-  );
+  const bootstrap = `127.0.0.1:${SERVE_PORT}`;
+  command.option('--bootstrap-server <host:port>', 'a broker of the destination', bootstrap);
+  return jsonOption(commandConfigOption(command));
 }
 
 function mirrorOptions(command: Command): Command {
@@ -96,6 +97,7 @@ function addMirrorsCommands(program: Command): void {
   repeatable(mirrorsOptions(create), 'config', 'one mirror setting')
     .description('create a mirror of a source cluster')
     .requiredOption('--source <host:port>', 'bootstrap servers of the source')
+    .option('--source-config <file>', 'settings of a client of the source: TLS, SASL')
     .option('--skip-validation', 'create it although the source cannot be reached now')
     .action(createMirror);
   mirrorsOptions(mirrors.command('add <name> <topics...>'))
@@ -113,9 +115,8 @@ function addMirrorsCommands(program: Command): void {
 
 /** Options of the commands that look at a guest's cluster from outside. */
 function guestClusterOptions(command: Command): Command {
-  return jsonOption(
-    command.requiredOption('--bootstrap-controller <host:port>', 'controllers of the cluster'),
-  );
+  command.requiredOption('--bootstrap-controller <host:port>', 'controllers of the cluster');
+  return jsonOption(commandConfigOption(command));
 }
 
 function addMaintenanceCommand(guest: Command): void {

@@ -15,6 +15,7 @@ import {
   runBroker,
   stopSignal,
 } from './broker-process.ts';
+import { mirrorSecurity } from './client-config.ts';
 import { showLiveStatus } from './live-status.ts';
 import { CommandError, type Output, stdoutOutput } from './output.ts';
 
@@ -45,7 +46,13 @@ async function matchingTopics(
   options: MirrorOptions,
   pattern: RegExp,
 ): Promise<string[]> {
-  const source = await AdminClient.connectAny(runtime, options.source, '--source', 'the source');
+  const source = await AdminClient.connectAny(
+    runtime,
+    options.source,
+    '--source',
+    'the source',
+    mirrorSecurity(options.config.map(parseSetting)),
+  );
   let topics: TopicListing[];
   try {
     topics = await source.listTopics();

@@ -7,6 +7,7 @@
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';
 import {
+import { commandSecurity, mirrorSettings } from './client-config.ts';
   describeCauses,
   describeTable,
   type PartitionStatus,
@@ -19,6 +20,8 @@ export interface MirrorsOptions {
   /** HOST:PORT of any broker of the destination. */
   readonly bootstrapServer: string;
   readonly json: boolean;
+  /** File with the settings of a client of the destination. */
+  readonly commandConfig?: string;
 }
 
 const WAIT_INTERVAL_MS = 200;
@@ -35,6 +38,7 @@ async function withAdmin(
     '--bootstrap-server',
     'twinlog',
   );
+    commandSecurity(options.commandConfig),
   try {
     await run(admin, stdoutOutput(options.json));
   } finally {
@@ -49,14 +53,17 @@ export function createMirror(
     readonly source: string;
     readonly config: readonly string[];
     readonly skipValidation: boolean;
+    /** File with the settings of a client of the source. */
+    readonly sourceConfig?: string;
   },
 ): Promise<void> {
   return withAdmin(options, async (admin, output) => {
-    const settings: [string, string][] = [
-      ['bootstrap.servers', options.source],
+    const settings = new Map([
+      ...mirrorSettings(options.sourceConfig),
+      ['bootstrap.servers', options.source] as const,
       ...options.config.map(parseSetting),
-    ];
-    const refused = await admin.createMirror(name, settings, options.skipValidation);
+    ]);
+    const refused = await admin.createMirror(name, [...settings], options.skipValidation);
     if (refused !== null) throw new CommandError(`${refused.error}: ${refused.message}`);
     output.value({ mirror: name, source: options.source });
     output.text(`Mirror ${name} created: source ${options.source}.`);

@@ -12,6 +12,7 @@
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { addressText, type BrokerAddress, ConnectionPool } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errorName, errors, isRetriable } from '../protocol/errors.ts';
 import { ConnectionError, type KafkaConnection } from '../protocol/kafka-connection.ts';
 import { MetadataRequest, MetadataResponse } from '../protocol/messages/03-metadata.ts';
@@ -35,7 +36,8 @@ const LAST_SINGLE_KEY_VERSION = 3;
 
 /**
  * Why there is no response: `unreachable` (no connection, or it ended), `timedOut`, `refused` (the
- * cluster answered with `errorCode`), `unsupported` (no common version), `malformed`, `closed`.
+ * cluster answered with `errorCode`, which is SASL_AUTHENTICATION_FAILED where TLS or SASL failed),
+ * `unsupported` (no common version), `malformed`, `closed`.
  */
 export type ClusterErrorKind =
   | 'unreachable'
@@ -73,6 +75,7 @@ export type CoordinatorType = keyof typeof COORDINATOR_KEY_TYPE;
 /** What a {@link ClusterClient} is made of. */
 export interface ClusterClientOptions {
   readonly clientId: string;
+  readonly security?: ConnectionSecurity | undefined;
   /** Where to begin, and where to go on when nothing else answers; asked at each need. */
   readonly bootstrap: () => readonly BrokerAddress[];
   readonly requestTimeoutMs?: number;
@@ -113,6 +116,10 @@ function clusterError(error: ConnectionError): ClusterError {
       return new ClusterError('unsupported', error.message);
     case 'malformed':
       return new ClusterError('malformed', error.message);
+    case 'authentication': {
+      const { code } = errors.SASL_AUTHENTICATION_FAILED;
+      return new ClusterError('refused', error.message, code);
+    }
     default:
       return new ClusterError('unreachable', error.message);
   }
@@ -126,7 +133,7 @@ function mayPass({ kind, errorCode }: ClusterError): boolean {
 
 /** See the file header. */
 export class ClusterClient {
-  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'random'>;
+  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'random'>;
   readonly #options: ClusterClientOptions;
   readonly #pool: ConnectionPool;
   readonly #topics = new Map<string, ClusterTopic>();
@@ -136,13 +143,14 @@ export class ClusterClient {
   #closed = false;
 
   constructor(
-    runtime: Pick<Runtime, 'clock' | 'network' | 'random'>,
+    runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'random'>,
     options: ClusterClientOptions,
   ) {
     this.#runtime = runtime;
     this.#options = options;
     this.#pool = new ConnectionPool(runtime, {
       clientId: options.clientId,
+      security: options.security,
       connectTimeoutMs: options.connectTimeoutMs ?? CLUSTER_CONNECT_TIMEOUT_MS,
       requestTimeoutMs: options.requestTimeoutMs ?? CLUSTER_REQUEST_TIMEOUT_MS,
     });

@@ -14,6 +14,7 @@ import type { HostPort } from '../metadata/quorum/probe.ts';
 import { RemoteController } from '../metadata/quorum/remote-controller.ts';
 import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import { type ConnectionSecurity, protocolCode } from '../protocol/connection-security.ts';
 import { apacheBrokers, guests } from './guest-brokers.ts';
 import { GuestStateStore } from './state-store.ts';
 
@@ -25,6 +26,8 @@ export const LOOK_INTERVAL_MS = 200;
 /** How to reach the cluster. */
 export interface ClusterLookOptions {
   readonly bootstrapControllers: readonly HostPort[];
+  /** How connections are secured, to controllers and brokers alike. */
+  readonly security?: ConnectionSecurity | undefined;
   /** The metadata can no longer be followed. */
   readonly onFatal: (error: Error) => void;
   /**
@@ -34,11 +37,15 @@ export interface ClusterLookOptions {
   readonly inPlaceOf?: number;
 }
 
-/** The brokers of the cluster's own, where whoever speaks PLAINTEXT can reach them. */
-export function brokerAddresses(image: MetadataImage): BrokerAddress[] {
+/** The brokers of the cluster's own, where they speak the protocol of `security`. */
+export function brokerAddresses(
+  image: MetadataImage,
+  security: ConnectionSecurity | undefined,
+): BrokerAddress[] {
+  const spoken = protocolCode(security);
   return apacheBrokers(image).flatMap(({ listeners }) => {
-    const plain = listeners.find(({ securityProtocol }) => securityProtocol === 0);
-    return plain === undefined ? [] : [{ host: plain.host, port: plain.port }];
+    const listener = listeners.find(({ securityProtocol }) => securityProtocol === spoken);
+    return listener === undefined ? [] : [{ host: listener.host, port: listener.port }];
   });
 }
 
@@ -53,14 +60,15 @@ export class ClusterLook {
     runtime: Runtime,
     controller: RemoteController,
     loader: MetadataLoader,
-    inPlaceOf: number | undefined,
+    { inPlaceOf, security }: ClusterLookOptions,
   ) {
     this.#clock = runtime.clock;
     this.controller = controller;
     this.#loader = loader;
     this.store = new GuestStateStore(runtime, {
       nodeId: inPlaceOf ?? NOBODY,
-      brokers: () => brokerAddresses(this.image),
+      brokers: () => brokerAddresses(this.image, security),
+      security,
       otherGuests: () => guests(this.image).flatMap(({ id }) => (id === inPlaceOf ? [] : [id])),
       image: () => this.image,
       mayOwn: () => Promise.resolve(inPlaceOf !== undefined),
@@ -71,9 +79,10 @@ export class ClusterLook {
 
   /** Reads the metadata and goes on following it; rejects when no controller answers. */
   static async open(runtime: Runtime, options: ClusterLookOptions): Promise<ClusterLook> {
-    const { bootstrapControllers, onFatal, inPlaceOf } = options;
+    const { bootstrapControllers, security, onFatal } = options;
     const controller = new RemoteController(runtime, {
       bootstrapControllers,
+      security,
       clusterId: undefined,
       nodeId: NOBODY,
       directoryId: ZERO_UUID,
@@ -84,7 +93,7 @@ export class ClusterLook {
     try {
       const loader = new MetadataLoader(await controller.clusterId(), []);
       await loader.start(controller);
-      return new ClusterLook(runtime, controller, loader, inPlaceOf);
+      return new ClusterLook(runtime, controller, loader, options);
     } catch (error) {
       controller.close();
       throw error;

@@ -25,6 +25,7 @@ import { type HostPort, type MirrorSettings, parseMirrorSettings } from '../mirr
 import { SourceClient } from '../mirror/source-client.ts';
 import type { SourceCluster } from '../mirror/source-cluster.ts';
 import { MirrorState, stateName } from '../mirror/states.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errors } from '../protocol/errors.ts';
 import { OffsetSpec } from '../replication/list-offsets.ts';
 import type { MirrorTopicRow } from './catalog.ts';
@@ -47,6 +48,8 @@ export interface FailbackOptions {
   readonly source: (mirror: string) => SourceCluster;
   /** Where a broker of this cluster is reached by others; undefined: nowhere. */
   readonly addressOf: (brokerId: number) => HostPort | undefined;
+  /** How connections to brokers of this cluster are secured. */
+  readonly security: ConnectionSecurity | undefined;
   readonly membershipOffset: (previous: number | undefined) => number;
 }
 
@@ -208,7 +211,8 @@ export class Failback {
     wish: FailbackWish,
     candidates: Candidates,
   ): Promise<ReadonlyMap<number, number> | Refusal> {
-    const settings = this.#settings(wish.mirror);
+    const { security } = this.#options;
+    const settings = { ...this.#settings(wish.mirror), security };
     const clientId = `twinlog-guest-${this.#options.context.brokerId}-failback`;
     const client = new SourceClient(this.#runtime, { clientId, settings });
     const common = new Map<number, number>();

@@ -22,6 +22,7 @@ import type {
   PartitionHere,
 } from '../mirror/group-offsets/ports.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errors } from '../protocol/errors.ts';
 import {
   OffsetCommitRequest,
@@ -96,12 +97,14 @@ function codeOf(error: unknown): number {
 
 /** The client that a sink needs: it sends everything once. */
 export function groupOffsetClient(
-  runtime: Pick<Runtime, 'clock' | 'network' | 'random'>,
+  runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'random'>,
   guestId: number,
   bootstrap: () => readonly BrokerAddress[],
+  security?: ConnectionSecurity,
 ): ClusterClient {
   return new ClusterClient(runtime, {
     clientId: `broker-${guestId}-group-offsets`,
+    security,
     bootstrap,
     requestTimeoutMs: SINK_REQUEST_TIMEOUT_MS,
     retryBoundMs: 0,

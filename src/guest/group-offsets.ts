@@ -20,6 +20,7 @@ import type {
 import type { MirrorStateRow, RowKey } from '../mirror/state-row.ts';
 import { MirrorState } from '../mirror/states.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errors } from '../protocol/errors.ts';
 import { ListOffsetsRequest, ListOffsetsResponse } from '../protocol/messages/02-list-offsets.ts';
 import { partitionKey } from '../storage/topic-partition.ts';
@@ -51,6 +52,7 @@ export interface GuestGroupOffsetsOptions {
   readonly store: GroupOffsetRows;
   /** Where brokers of the cluster that are no guests listen; asked at each need. */
   readonly brokers: () => readonly BrokerAddress[];
+  readonly security?: ConnectionSecurity | undefined;
 }
 
 /** See the file header. */
@@ -61,10 +63,10 @@ export class GuestGroupOffsets {
   readonly #cluster: ClusterClient;
 
   constructor(runtime: Runtime, options: GuestGroupOffsetsOptions) {
-    const { brokerId, image, brokers } = options;
+    const { brokerId, image, brokers, security } = options;
     this.#runtime = runtime;
     this.#options = options;
-    this.#cluster = groupOffsetClient(runtime, brokerId, brokers);
+    this.#cluster = groupOffsetClient(runtime, brokerId, brokers, security);
     this.sink = new ClusterGroupOffsetSink(runtime, {
       cluster: this.#cluster,
       brokerIds: () =>

@@ -14,7 +14,11 @@ import type { Runtime } from '../io/runtime.ts';
 import { type MirrorCause, MirrorFailure } from '../mirror/causes.ts';
 import type { KeyedRow } from '../mirror/coordinator-shard.ts';
 import type { MirrorSettings } from '../mirror/settings.ts';
-import { MIRROR_STATE_TOPIC, type MirrorStateRow } from '../mirror/state-row.ts';
+import {
+  type ClosedTransaction,
+  MIRROR_STATE_TOPIC,
+  type MirrorStateRow,
+} from '../mirror/state-row.ts';
 import { MirrorState } from '../mirror/states.ts';
 import { errors } from '../protocol/errors.ts';
 import { ClusterClient, ClusterError } from './cluster-client.ts';
@@ -32,12 +36,15 @@ const LOOK_UP_BOUND_MS = 2_000;
 /** How long the whole reading may take, in ms: an open transaction must time out meanwhile. */
 export const PEER_READ_BOUND_MS = 30_000;
 
-type RuntimeParts = Pick<Runtime, 'clock' | 'network' | 'random' | 'compression' | 'logger'>;
+type RuntimeParts = Pick<
+  Runtime,
+  'clock' | 'network' | 'crypto' | 'random' | 'compression' | 'logger'
+>;
 
 /** How to reach the peer. */
 export type PeerSettings = Pick<
   MirrorSettings,
-  'bootstrapServers' | 'requestTimeoutMs' | 'connectionSetupTimeoutMs'
+  'bootstrapServers' | 'requestTimeoutMs' | 'connectionSetupTimeoutMs' | 'security'
 >;
 
 /** What the peer's topic says; `absent`: it has none. */
@@ -50,6 +57,8 @@ function causeOfRefusal(errorCode: number): MirrorCause {
     case errors.TOPIC_AUTHORIZATION_FAILED.code:
     case errors.CLUSTER_AUTHORIZATION_FAILED.code:
       return 'SOURCE_AUTHORIZATION_FAILED';
+    case errors.SASL_AUTHENTICATION_FAILED.code:
+      return 'SOURCE_AUTHENTICATION_FAILED';
     case errors.UNKNOWN_TOPIC_OR_PARTITION.code:
     case errors.UNKNOWN_TOPIC_ID.code:
       return 'SOURCE_TOPIC_MISSING';
@@ -79,6 +88,7 @@ function peerClient(runtime: RuntimeParts, settings: PeerSettings, clientId: str
   return new ClusterClient(runtime, {
     clientId,
     bootstrap: () => settings.bootstrapServers,
+    security: settings.security,
     requestTimeoutMs: settings.requestTimeoutMs,
     connectTimeoutMs: settings.connectionSetupTimeoutMs,
   });
@@ -199,7 +209,7 @@ export class PeerMirrorState {
     peerTopicId?: Uuid,
   ): Promise<number | 'none'> {
     const peer = await this.#reading.run();
-    if (peer === 'absent') return 'none';
+    if (peer === 'absent') return undefined;
     const id = peerTopicId ?? (await this.#topicId(topicName).run());
     const topic = { name: topicName, id };
     return lastMirroredOffsetIn(peer.rows, topic, partition, this.#ownClusterId);

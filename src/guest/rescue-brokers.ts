@@ -5,6 +5,7 @@
  */
 import type { Runtime } from '../io/runtime.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import {
   OffsetForLeaderEpochRequest,
   OffsetForLeaderEpochResponse,
@@ -25,8 +26,13 @@ export class ApacheRescueBrokers implements RescueBrokers {
   readonly #client: ClusterClient;
 
   /** `addresses` are asked for at each need. */
-  constructor(runtime: Runtime, addresses: () => readonly BrokerAddress[]) {
-    this.#client = new ClusterClient(runtime, { clientId: 'twinlog-rescue', bootstrap: addresses });
+  constructor(
+    runtime: Runtime,
+    addresses: () => readonly BrokerAddress[],
+    security: ConnectionSecurity | undefined,
+  ) {
+    const clientId = 'twinlog-rescue';
+    this.#client = new ClusterClient(runtime, { clientId, security, bootstrap: addresses });
   }
 
   close(): void {

@@ -21,6 +21,7 @@ import type { KeyedRow } from '../mirror/coordinator-shard.ts';
 import type { MirrorStateStore, RowAnswer, RowsAnswer } from '../mirror/mirror-coordinator.ts';
 import { encodeRowKey, type MirrorStateRow, type RowKey, rowKeyText } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { type BackoffPolicy, backoffMs } from '../replication/backoff.ts';
 import {
@@ -62,6 +63,8 @@ export interface GuestStateStoreOptions {
   readonly nodeId: number;
   /** Brokers of the cluster that are not guests; asked at each need. */
   readonly brokers: () => readonly BrokerAddress[];
+  /** How connections to them are secured. */
+  readonly security?: ConnectionSecurity | undefined;
   /** Other guests of the cluster, dead ones included. */
   readonly otherGuests: () => readonly number[];
   readonly image: () => MetadataImage;
@@ -120,6 +123,7 @@ export class GuestStateStore implements MirrorStateStore {
     this.#topic = new StateTopic(runtime, {
       nodeId: options.nodeId,
       brokers: options.brokers,
+      security: options.security,
       deadGuests: () => options.otherGuests().filter((id) => !isLive(options.image(), id)),
       onRow: (row) => this.#take(row),
       onReset: (partition) => this.#rows.forgetPlaces(partition),

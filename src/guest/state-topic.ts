@@ -12,6 +12,7 @@
 import type { Runtime } from '../io/runtime.ts';
 import { MIRROR_STATE_TOPIC, ownerPartition } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import type { DecodedRecord, NewRecord } from '../protocol/record.ts';
 import { ClusterClient, ClusterError } from './cluster-client.ts';
 import { CommittedReader, type ReadEnd, type ReadPosition } from './committed-reader.ts';
@@ -54,6 +55,7 @@ export interface StateTopicOptions {
   readonly nodeId: number;
   /** Brokers of the cluster, none of them a guest's; asked at each need. */
   readonly brokers: () => readonly BrokerAddress[];
+  readonly security?: ConnectionSecurity | undefined;
   /** Guests whose transactions nobody will end. */
   readonly deadGuests: () => readonly number[];
   readonly onRow: (row: ReadRow) => void;
@@ -85,15 +87,16 @@ export class StateTopic {
   readonly #producer: TransactionalProducer;
 
   constructor(runtime: Runtime, options: StateTopicOptions) {
-    const { nodeId, brokers, deadGuests, onRow, onReset } = options;
+    const { nodeId, brokers, security, deadGuests, onRow, onReset } = options;
     this.#clock = runtime.clock;
     this.#logger = runtime.logger;
     this.#nodeId = nodeId;
     this.#deadGuests = deadGuests;
     const clientId = transactionalIdOf(nodeId);
-    this.#client = new ClusterClient(runtime, { clientId, bootstrap: brokers });
+    this.#client = new ClusterClient(runtime, { clientId, security, bootstrap: brokers });
     this.#fetchClient = new ClusterClient(runtime, {
       clientId: `${clientId}-reader`,
+      security,
       bootstrap: brokers,
     });
     this.#producer = new TransactionalProducer(this.#client, clientId);

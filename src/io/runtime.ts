@@ -92,7 +92,10 @@ export interface Disk {
   lock(path: string): { release(): void } | undefined;
 }
 
-/** Why a connection ended. `cause` is an errno name, or `closed` for an orderly end by the peer. */
+/**
+ * Why a connection ended. `cause` is an errno name, `closed` for an orderly end by the peer, or
+ * `authentication`: no TLS came to be, or one side did not accept the other's certificate.
+ */
 export interface CloseReason {
   readonly cause: string;
   readonly message: string;
@@ -117,6 +120,8 @@ export interface ConnectionOwner {
 export interface Connection {
   readonly remoteAddress: string;
   readonly localPort: number;
+  /** Subject of the peer's verified certificate as RFC 2253 text; undefined: it showed none. */
+  readonly peerSubject?: string | undefined;
   /** Must be called once, at once; nothing is received before. */
   start(owner: ConnectionOwner): void;
   /**
@@ -141,16 +146,69 @@ export interface Listener {
   close(): Promise<void>;
 }
 
-/** TCP. */
+/** A certificate with its key, as PEM. */
+export interface TlsIdentity {
+  /** The certificate first, then those that signed it. */
+  readonly certificateChain: string;
+  readonly key: string;
+  readonly keyPassword?: string | undefined;
+}
+
+/** How a connecting side speaks TLS. */
+export interface TlsClientOptions {
+  /** PEM certificates; undefined: those that the system trusts. */
+  readonly trusted?: string | undefined;
+  /** Shown to a peer that asks for it. */
+  readonly identity?: TlsIdentity | undefined;
+  /** Whether the peer's certificate must name the host that was dialled. */
+  readonly checkHostName: boolean;
+}
+
+/** How a listening side speaks TLS. */
+export interface TlsServerOptions {
+  readonly identity: TlsIdentity;
+  /** PEM certificates that clients' are checked against; undefined: the system's. */
+  readonly trusted?: string | undefined;
+  /** Whether clients must, may or need not show a certificate (`ssl.client.auth`). */
+  readonly clientAuth: 'none' | 'requested' | 'required';
+}
+
+/** TCP, with TLS over it where options for it are given. */
 export interface Network {
   /** Port 0 picks a free one. Rejects with an Error whose message names address and errno. */
   listen(
     host: string,
     port: number,
     onConnection: (connection: Connection) => void,
+    tls?: TlsServerOptions,
   ): Promise<Listener>;
   /** Resolves when connected, or with the reason why not; never rejects. */
-  connect(host: string, port: number, timeoutMs: number): Promise<Connection | CloseReason>;
+  connect(
+    host: string,
+    port: number,
+    timeoutMs: number,
+    tls?: TlsClientOptions,
+  ): Promise<Connection | CloseReason>;
+}
+
+/** The hash functions of Kafka's SCRAM mechanisms. */
+export type HashAlgorithm = 'sha256' | 'sha512';
+
+/** Primitives of authentication. */
+export interface Crypto {
+  hash(algorithm: HashAlgorithm, bytes: Uint8Array): Uint8Array;
+  hmac(algorithm: HashAlgorithm, key: Uint8Array, bytes: Uint8Array): Uint8Array;
+  /** PBKDF2 with as many bytes as the hash has; off the event loop. */
+  pbkdf2(
+    algorithm: HashAlgorithm,
+    password: Uint8Array,
+    salt: Uint8Array,
+    iterations: number,
+  ): Promise<Uint8Array>;
+  /** In a time that does not depend on where they differ; false for different lengths. */
+  equal(a: Uint8Array, b: Uint8Array): boolean;
+  /** Fit for secrets. */
+  randomBytes(length: number): Uint8Array;
 }
 
 /** Kafka's compression codecs by their attribute bits (1..4). */
@@ -170,5 +228,6 @@ export interface Runtime {
   readonly disk: Disk;
   readonly network: Network;
   readonly compression: Compression;
+  readonly crypto: Crypto;
   readonly logger: Logger;
 }

@@ -3,10 +3,16 @@
  *
  * CreateMirror and IncrementalAlterConfigs of resource type MIRROR check with `checkMirrorConfigs`
  * before anything is written; `parseMirrorSettings` turns what the metadata log holds into numbers.
- * A setting that this version cannot honour (anything but PLAINTEXT) is refused, never ignored.
+ * A setting that this version cannot honour is refused, never ignored.
  */
 import { present } from '../base/assert.ts';
 import { SOURCE_CLUSTER_ID_CONFIG } from '../metadata/image.ts';
+import {
+  type ConnectionSecurity,
+  connectionSecurity,
+  SecurityProblem,
+  securityProtocols,
+} from '../protocol/connection-security.ts';
 
 /** How the text of a setting is read. */
 export type MirrorSettingType = 'string' | 'int' | 'long' | 'boolean' | 'list' | 'password';
@@ -104,9 +110,11 @@ const GENERAL: readonly MirrorSettingDefinition[] = [
 
 const SECURITY: readonly MirrorSettingDefinition[] = [
   define('security.protocol', 'string', 'PLAINTEXT', 'How to talk to the source.', {
-    values: ['PLAINTEXT', 'SSL', 'SASL_PLAINTEXT', 'SASL_SSL'],
+    values: Object.keys(securityProtocols),
   }),
+  define('ssl.truststore.type', 'string', 'PEM', 'Kind of trust store.', { values: ['PEM'] }),
   define('ssl.truststore.certificates', 'password', null, 'PEM certificates to trust.'),
+  define('ssl.keystore.type', 'string', 'PEM', 'Kind of key store.', { values: ['PEM'] }),
   define('ssl.keystore.certificate.chain', 'password', null, 'PEM certificate chain.'),
   define('ssl.keystore.key', 'password', null, 'PEM private key.'),
   define('ssl.key.password', 'password', null, 'Password of the private key.'),
@@ -122,7 +130,6 @@ export const mirrorSettingDefinitions: readonly MirrorSettingDefinition[] = [
 ];
 
 const byName = new Map(mirrorSettingDefinitions.map((each) => [each.name, each]));
-const securityNames = new Set(SECURITY.map(({ name }) => name));
 
 /** Whether a setting holds a comma list (IncrementalAlterConfigs may append to it). */
 export function isListSetting(name: string): boolean {
@@ -181,13 +188,19 @@ function problemWith(definition: MirrorSettingDefinition, value: string): string
   }
 }
 
-function securityProblem(name: string, value: string): string | undefined {
-  if (!securityNames.has(name)) return undefined;
-  if (value === byName.get(name)?.default) return undefined;
-  return (
-    `${name}${name === 'security.protocol' ? ` ${value}` : ''} is not supported by this ` +
-    'version of twinlog, which reaches sources by PLAINTEXT only.'
-  );
+/** How the source is reached; throws {@link SecurityProblem}. */
+function securityOf(configs: ReadonlyMap<string, string>): ConnectionSecurity | undefined {
+  return connectionSecurity({ value: (name) => configs.get(name) });
+}
+
+function securityProblem(configs: ReadonlyMap<string, string>): string | undefined {
+  try {
+    securityOf(configs);
+    return undefined;
+  } catch (error) {
+    if (error instanceof SecurityProblem) return error.message;
+    throw error;
+  }
 }
 
 function bootstrapProblem(value: string | undefined): string | undefined {
@@ -209,15 +222,15 @@ export function checkMirrorConfigs(configs: ReadonlyMap<string, string>): string
       const shown = definition.type === 'password' ? '[hidden]' : value;
       return `Invalid value ${shown} for configuration ${name}: ${problem}.`;
     }
-    const refused = securityProblem(name, value);
-    if (refused !== undefined) return refused;
   }
-  return bootstrapProblem(configs.get('bootstrap.servers'));
+  return bootstrapProblem(configs.get('bootstrap.servers')) ?? securityProblem(configs);
 }
 
 /** The settings of one mirror, parsed. Times in ms. */
 export interface MirrorSettings {
   readonly bootstrapServers: readonly HostPort[];
+  /** Undefined: the source is reached in plain text. */
+  readonly security?: ConnectionSecurity | undefined;
   readonly requestTimeoutMs: number;
   readonly metadataMaxAgeMs: number;
   readonly connectionSetupTimeoutMs: number;
@@ -243,6 +256,7 @@ export function parseMirrorSettings(configs: ReadonlyMap<string, string>): Mirro
     bootstrapServers: elements(text('bootstrap.servers')).flatMap(
       (address) => parseHostPort(address) ?? [],
     ),
+    security: securityOf(configs),
     requestTimeoutMs: number('request.timeout.ms'),
     metadataMaxAgeMs: number('metadata.max.age.ms'),
     connectionSetupTimeoutMs: number('socket.connection.setup.timeout.ms'),

@@ -6,10 +6,9 @@
  * state machine knows. Used by `source-cluster.ts` and by the checks of CreateMirror (A2).
  */
 import type { Uuid } from '../base/uuid.ts';
-import type { Runtime } from '../io/runtime.ts';
 import { addressText, ConnectionPool } from '../protocol/connection-pool.ts';
 import { errors } from '../protocol/errors.ts';
-import { ConnectionError } from '../protocol/kafka-connection.ts';
+import { ConnectionError, type ConnectionRuntime } from '../protocol/kafka-connection.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import { ListOffsetsRequest, ListOffsetsResponse } from '../protocol/messages/02-list-offsets.ts';
 import { MetadataRequest, MetadataResponse } from '../protocol/messages/03-metadata.ts';
@@ -39,6 +38,8 @@ export function sourceFailure(error: ConnectionError): MirrorFailure {
   switch (error.cause) {
     case 'timeout':
       return new MirrorFailure('SOURCE_TIMED_OUT', error.message);
+    case 'authentication':
+      return new MirrorFailure('SOURCE_AUTHENTICATION_FAILED', error.message);
     case 'malformed':
     case 'unsupportedVersion':
     case 'overloaded':
@@ -48,10 +49,16 @@ export function sourceFailure(error: ConnectionError): MirrorFailure {
   }
 }
 
+/** What of a mirror's settings is for its connections. */
+export type SourceConnectionSettings = Pick<
+  MirrorSettings,
+  'requestTimeoutMs' | 'connectionSetupTimeoutMs' | 'security'
+>;
+
 /** What a {@link SourceClient} needs to dial. */
 export interface SourceClientOptions {
   readonly clientId: string;
-  readonly settings: Pick<MirrorSettings, 'requestTimeoutMs' | 'connectionSetupTimeoutMs'>;
+  readonly settings: SourceConnectionSettings;
 }
 
 /** Groups questions by topic, keeping their order within it. */
@@ -69,11 +76,12 @@ function byTopic<T extends { readonly topic: string }>(questions: readonly T[]):
 export class SourceClient {
   readonly #pool: ConnectionPool;
 
-  constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: SourceClientOptions) {
+  constructor(runtime: ConnectionRuntime, options: SourceClientOptions) {
     this.#pool = new ConnectionPool(runtime, {
       clientId: options.clientId,
       connectTimeoutMs: options.settings.connectionSetupTimeoutMs,
       requestTimeoutMs: options.settings.requestTimeoutMs,
+      security: options.settings.security,
     });
   }
 

@@ -26,8 +26,12 @@ import type {
   OffsetQuestion,
 } from '../replication/leader-endpoint.ts';
 import { failureOf } from './causes.ts';
-import type { HostPort, MirrorBrokerSettings, MirrorSettings } from './settings.ts';
-import { type SourceClient, sourceFailure } from './source-client.ts';
+import type { HostPort, MirrorBrokerSettings } from './settings.ts';
+import {
+  type SourceClient,
+  type SourceConnectionSettings,
+  sourceFailure,
+} from './source-client.ts';
 
 /** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
 export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
@@ -50,7 +54,7 @@ const SESSION_ERRORS: ReadonlySet<number> = new Set<ErrorCode>([
 export interface SourceEndpointOptions {
   readonly address: HostPort;
   readonly clientId: string;
-  readonly settings: Pick<MirrorSettings, 'requestTimeoutMs' | 'connectionSetupTimeoutMs'>;
+  readonly settings: SourceConnectionSettings;
   readonly limits: Pick<
     MirrorBrokerSettings,
     'fetchWaitMaxMs' | 'fetchMinBytes' | 'fetchResponseMaxBytes'
@@ -85,7 +89,7 @@ function requestTopics(targets: Iterable<FetchTarget>, maxBytes: number): Reques
 /** See the file header. */
 export class SourceEndpoint implements LeaderEndpoint {
   readonly description: string;
-  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>;
+  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'logger'>;
   readonly #options: SourceEndpointOptions;
   readonly #session = new FetchSessionClient(true);
   /** Ids by name: up to version 12 answers carry names only. */
@@ -96,7 +100,7 @@ export class SourceEndpoint implements LeaderEndpoint {
   #closed = false;
 
   constructor(
-    runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>,
+    runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'logger'>,
     options: SourceEndpointOptions,
   ) {
     this.#runtime = runtime;
@@ -146,6 +150,7 @@ export class SourceEndpoint implements LeaderEndpoint {
     const connection = await KafkaConnection.connect(this.#runtime, {
       ...address,
       clientId,
+      security: settings.security,
       connectTimeoutMs: settings.connectionSetupTimeoutMs,
       requestTimeoutMs: settings.requestTimeoutMs + limits.fetchWaitMaxMs,
       maxResponseBytes: limits.fetchResponseMaxBytes + LARGEST_BATCH_BYTES,

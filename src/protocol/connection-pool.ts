@@ -7,8 +7,8 @@
  * being dialled is closed once it is there. A connection that waits for data (a long poll) delays
  * all that is sent behind it, so such an owner has a pool of its own.
  */
-import type { Runtime } from '../io/runtime.ts';
-import { ConnectionError, KafkaConnection } from './kafka-connection.ts';
+import type { ConnectionSecurity } from './connection-security.ts';
+import { ConnectionError, type ConnectionRuntime, KafkaConnection } from './kafka-connection.ts';
 
 /** Where a broker listens. */
 export interface BrokerAddress {
@@ -24,18 +24,19 @@ export function addressText({ host, port }: BrokerAddress): string {
 /** How a {@link ConnectionPool} dials. */
 export interface ConnectionPoolOptions {
   readonly clientId: string;
+  readonly security?: ConnectionSecurity | undefined;
   readonly connectTimeoutMs: number;
   readonly requestTimeoutMs: number;
 }
 
 /** See the file header. */
 export class ConnectionPool {
-  readonly #runtime: Pick<Runtime, 'clock' | 'network'>;
+  readonly #runtime: ConnectionRuntime;
   readonly #options: ConnectionPoolOptions;
   readonly #connections = new Map<string, Promise<KafkaConnection>>();
   #closed = false;
 
-  constructor(runtime: Pick<Runtime, 'clock' | 'network'>, options: ConnectionPoolOptions) {
+  constructor(runtime: ConnectionRuntime, options: ConnectionPoolOptions) {
     this.#runtime = runtime;
     this.#options = options;
   }

@@ -1,24 +1,27 @@
 /**
  * The client side of one connection to a Kafka broker.
  *
- * Used by mirrors towards their source and by the command line. `connect` dials and learns the
- * broker's API versions; `send` then picks the highest version both sides know. Invariants:
+ * Used by mirrors towards their source and by the command line. `connect` dials, learns the
+ * broker's API versions and authenticates; `send` picks the highest version both know. Invariants:
  * - Every request ends exactly once: with its response, or with a {@link ConnectionError}. A
  *   request that times out ends the connection, as later answers would belong to nobody.
  * - A malformed response ends the connection and nothing else.
  * - With `reuseFrameBuffer` byte fields of a response are views of memory that the next response
  *   overwrites: such owners use `exchange`, whose callback runs before anything more is received,
  *   and keep one request in flight.
+ * - A connection whose authentication is about to run out ends itself between two requests.
  */
 import { assert, present } from '../base/assert.ts';
 import { ByteReader, MalformedBytes } from '../base/bytes.ts';
 import type { CloseReason, Connection, Runtime, Timer } from '../io/runtime.ts';
 import { apiName } from './api-keys.ts';
 import { type Codec, codec } from './codec.ts';
+import type { ConnectionSecurity, SaslCredentials } from './connection-security.ts';
 import { errors } from './errors.ts';
 import { BadFrameSize, encodeRequestFrame, FrameReader } from './frame.ts';
 import { ApiVersionsRequest, ApiVersionsResponse } from './messages/18-api-versions.ts';
 import { readResponseHeader } from './request-header.ts';
+import { authenticate, SaslRefused } from './sasl-client.ts';
 import type { EncodableOf, Message, MessageOf } from './schema.ts';
 
 /** Requests of one connection that may wait for their answer. */
@@ -30,13 +33,17 @@ export const DEFAULT_CONNECT_TIMEOUT_MS = 10_000;
 /** How long an answer may take, in ms, unless the owner says otherwise. */
 export const DEFAULT_REQUEST_TIMEOUT_MS = 30_000;
 
+/** A connection is given up after this share of the time for which it is authenticated. */
+const SESSION_SHARE = 0.85;
+
 const SOFTWARE_NAME = 'twinlog';
 const SOFTWARE_VERSION = '0.1';
 
 /**
  * Why a connection or a request failed. `cause` is an errno name (ECONNREFUSED, …), `closed` (the
  * peer ended it in good order, or the owner did), `timeout`, `malformed` (the peer does not speak
- * Kafka), `unsupportedVersion` or `overloaded`; the last two leave the connection open.
+ * Kafka), `authentication` (one side does not accept the other: TLS or SASL), `unsupportedVersion`
+ * or `overloaded`; the last two leave the connection open.
  */
 export class ConnectionError extends Error {
   override readonly name = 'ConnectionError';
@@ -47,11 +54,16 @@ export class ConnectionError extends Error {
   }
 }
 
+/** What a connection needs of the runtime. */
+export type ConnectionRuntime = Pick<Runtime, 'clock' | 'network' | 'crypto'>;
+
 /** Whom to connect to, and the limits. */
 export interface KafkaConnectionOptions {
   readonly host: string;
   readonly port: number;
   readonly clientId: string;
+  /** Absent: plain text, and nobody authenticates. */
+  readonly security?: ConnectionSecurity | undefined;
   readonly connectTimeoutMs?: number;
   readonly requestTimeoutMs?: number;
   readonly maxResponseBytes?: number;
@@ -96,6 +108,8 @@ export class KafkaConnection {
   #nextCorrelationId = 0;
   #ended: ConnectionError | undefined;
   #roundTripMs = Number.POSITIVE_INFINITY;
+  #sessionTimer: Timer | undefined;
+  #isSessionOver = false;
 
   private constructor(
     clock: Runtime['clock'],
@@ -121,12 +135,12 @@ export class KafkaConnection {
 
   /** Dials and learns the API versions; rejects with a {@link ConnectionError}. */
   static async connect(
-    runtime: Pick<Runtime, 'clock' | 'network'>,
+    runtime: ConnectionRuntime,
     options: KafkaConnectionOptions,
   ): Promise<KafkaConnection> {
-    const { host, port } = options;
+    const { host, port, security } = options;
     const timeoutMs = options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS;
-    const dialled = await runtime.network.connect(host, port, timeoutMs);
+    const dialled = await runtime.network.connect(host, port, timeoutMs, security?.tls);
     if ('cause' in dialled) {
       throw new ConnectionError(
         dialled.cause,
@@ -135,6 +149,9 @@ export class KafkaConnection {
     }
     const connection = new KafkaConnection(runtime.clock, options, dialled);
     await connection.#learnVersions();
+    if (security?.sasl !== undefined) {
+      await connection.#authenticate(runtime.crypto, security.sasl);
+    }
     return connection;
   }
 
@@ -277,6 +294,8 @@ export class KafkaConnection {
     waiting.timer.cancel();
     const tookMs = this.#clock.monotonicMs() - waiting.sentMs;
     this.#roundTripMs = Math.min(this.#roundTripMs, tookMs);
+    // Before the owner sends the next one.
+    if (this.#isSessionOver) this.#endSession();
     waiting.settle(response);
   }
 
@@ -309,6 +328,7 @@ export class KafkaConnection {
   #end(error: ConnectionError, tellOwner: boolean): void {
     if (this.#ended !== undefined) return;
     this.#ended = error;
+    this.#sessionTimer?.cancel();
     this.#reader.stop();
     this.#connection.close();
     const waiting = [...this.#inFlight.values()];
@@ -318,6 +338,38 @@ export class KafkaConnection {
       settle(error);
     }
     if (tellOwner) this.#options.onClosed?.(error);
+  }
+
+  async #authenticate(crypto: Runtime['crypto'], sasl: SaslCredentials): Promise<void> {
+    const timeoutMs = this.#options.connectTimeoutMs ?? DEFAULT_CONNECT_TIMEOUT_MS;
+    let lifetimeMs: number;
+    try {
+      lifetimeMs = await authenticate(
+        (request, response, value) => this.send(request, response, value, { timeoutMs }),
+        crypto,
+        sasl,
+      );
+    } catch (error) {
+      if (!(error instanceof SaslRefused)) {
+        this.close();
+        throw error;
+      }
+      const text = `${this.host}:${this.port} does not authenticate ${sasl.username}`;
+      const refused = new ConnectionError('authentication', `${text}: ${error.message}`);
+      this.#end(refused, false);
+      throw refused;
+    }
+    if (lifetimeMs <= 0) return;
+    this.#sessionTimer = this.#clock.setTimer(lifetimeMs * SESSION_SHARE, () => {
+      this.#isSessionOver = true;
+      this.#endSession();
+    });
+  }
+
+  /** Unless something waits for its answer; the next connection authenticates anew. */
+  #endSession(): void {
+    if (this.#inFlight.size > 0) return;
+    this.#end(new ConnectionError('closed', 'the time of the authentication is over'), true);
   }
 
   /** ApiVersions 4, then what the refusal says both know, at least 0. */

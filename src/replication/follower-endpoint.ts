@@ -10,6 +10,7 @@
 import { ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { addressText, type BrokerAddress, ConnectionPool } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
 import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
@@ -104,18 +105,26 @@ export class ReplicaEndpoint implements FollowedLeader {
   readonly #runtime: Runtime;
   readonly #address: BrokerAddress;
   readonly #identity: ReplicaIdentity;
+  readonly #security: ConnectionSecurity | undefined;
   readonly #questions: ConnectionPool;
   readonly #session = new FetchSessionClient(true);
   #connection: KafkaConnection | undefined;
   #closed = false;
 
-  constructor(runtime: Runtime, address: BrokerAddress, identity: ReplicaIdentity) {
+  constructor(
+    runtime: Runtime,
+    address: BrokerAddress,
+    identity: ReplicaIdentity,
+    security?: ConnectionSecurity,
+  ) {
     this.#runtime = runtime;
     this.#address = address;
     this.#identity = identity;
+    this.#security = security;
     this.description = addressText(address);
     this.#questions = new ConnectionPool(runtime, {
       clientId: this.#clientId,
+      security,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       requestTimeoutMs: REPLICA_REQUEST_TIMEOUT_MS,
     });
@@ -146,6 +155,7 @@ export class ReplicaEndpoint implements FollowedLeader {
     const connection = await KafkaConnection.connect(this.#runtime, {
       ...this.#address,
       clientId: this.#clientId,
+      security: this.#security,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       requestTimeoutMs: REPLICA_REQUEST_TIMEOUT_MS + REPLICA_FETCH_WAIT_MAX_MS,
       maxResponseBytes: REPLICA_FETCH_RESPONSE_MAX_BYTES + LARGEST_BATCH_BYTES,

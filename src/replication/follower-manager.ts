@@ -12,6 +12,7 @@ import type { Uuid } from '../base/uuid.ts';
 import type { Runtime, Timer } from '../io/runtime.ts';
 import type { MetadataImage } from '../metadata/image.ts';
 import { addressText, type BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { type BackoffPolicy, backoffMs } from './backoff.ts';
@@ -39,6 +40,8 @@ export interface FollowOptions {
   readonly followFrom: (topicId: Uuid, partition: number) => FollowFrom | undefined;
   /** The listener at which brokers of this cluster fetch from each other. */
   readonly listenerName: string;
+  /** How connections to them are secured; absent: not at all. */
+  readonly security?: ConnectionSecurity | undefined;
   /** Default: a connection to the address. */
   readonly connect?: (brokerId: number, address: BrokerAddress) => FollowedLeader;
 }
@@ -191,11 +194,11 @@ export class FollowerManager {
     const text = addressText(address);
     if (known?.address === text) return known;
     for (const { partition } of [...(known?.members.values() ?? [])]) this.forget(partition);
-    const { brokerId, image, connect } = this.#context;
+    const { brokerId, image, connect, security } = this.#context;
     const brokerEpoch = (): number => image().brokers.get(brokerId)?.epoch ?? -1;
     const endpoint =
       connect?.(id, address) ??
-      new ReplicaEndpoint(this.#runtime, address, { brokerId, brokerEpoch });
+      new ReplicaEndpoint(this.#runtime, address, { brokerId, brokerEpoch }, security);
     const leader: Leader = {
       id,
       address: text,

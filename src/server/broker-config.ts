@@ -7,7 +7,9 @@
  * ignored.
  */
 import { present } from '../base/assert.ts';
+import { isSecurityProtocol } from '../protocol/connection-security.ts';
 import { type ConfigDefinition, checkConfigValue, definitionTable } from './config-definition.ts';
+import { isPrefixedSecurityName, securityDefinitions } from './security-settings.ts';
 import { topicConfigDefinition, topicConfigDefinitions } from './topic-config.ts';
 
 const MIB = 1024 * 1024;
@@ -147,6 +149,7 @@ function topicDefaults(): ConfigDefinition[] {
 /** Every broker setting. */
 export const brokerConfigDefinitions: readonly ConfigDefinition[] = [
   ...ownDefinitions,
+  ...securityDefinitions,
   ...topicDefaults(),
 ];
 
@@ -195,8 +198,9 @@ export function parseListener(
   }
   const [, given = '', host = '', port = ''] = match;
   const name = given.toUpperCase();
-  if ((protocols.get(name) ?? name) !== 'PLAINTEXT') {
-    throw new Error(`Invalid listener ${text}: only PLAINTEXT listeners are supported so far.`);
+  if (!isSecurityProtocol(protocols.get(name) ?? name)) {
+    const map = 'listener.security.protocol.map';
+    throw new Error(`Invalid listener ${text}: ${map} has no security protocol for ${name}.`);
   }
   return { name, host: host.replace(/^\[|\]$/g, ''), port: Number(port) };
 }
@@ -215,7 +219,9 @@ export class BrokerConfig {
       if (problem !== undefined) throw new Error(problem);
     }
     this.#values = given;
-    this.unknownNames = [...given.keys()].filter((name) => !byName.has(name));
+    this.unknownNames = [...given.keys()].filter(
+      (name) => !byName.has(name) && !isPrefixedSecurityName(name),
+    );
   }
 
   /** The text set by the operator, or undefined. */

@@ -34,6 +34,7 @@ import { MirrorPartitionStates } from '../mirror/partition-states.ts';
 import { type HostPort, parseHostPort } from '../mirror/settings.ts';
 import type { SourceCluster } from '../mirror/source-cluster.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { errorName, errors } from '../protocol/errors.ts';
 import type { ApiRange } from '../protocol/kafka-connection.ts';
 import {
@@ -63,6 +64,11 @@ import { BrokerRegistration, DUPLICATE_PATIENCE_MS } from './broker-registration
 import { parseList } from './config-definition.ts';
 import { configValidators } from './config-validators.ts';
 import { guestApisWith, guestApiTable } from './guest-api-table.ts';
+import {
+  controllerSecurity,
+  interBrokerListener,
+  interBrokerSecurity,
+} from './listener-security.ts';
 
 const METADATA_TOPIC = '__cluster_metadata';
 const SET = 0;
@@ -79,6 +85,8 @@ interface GuestFoundation {
   readonly states: MirrorPartitionStates;
   readonly controller: RemoteController;
   readonly controllerApis: ReadonlyMap<number, ApiRange>;
+  /** How connections to the brokers of the cluster are secured; undefined: not at all. */
+  readonly security: ConnectionSecurity | undefined;
   /** As read before the registration. */
   readonly firstImage: MetadataImage;
 }
@@ -115,17 +123,19 @@ class GuestAssembly {
 
   constructor(foundation: GuestFoundation) {
     this.#foundation = foundation;
-    const { runtime, config, brokerId, controller } = foundation;
-    this.#interBroker = config.text('inter.broker.listener.name').toUpperCase();
+    const { runtime, config, brokerId, controller, security } = foundation;
+    this.#interBroker = interBrokerListener(config);
     const image = (): MetadataImage => this.image;
     const brokers = (): BrokerAddress[] => apacheAddresses(image(), this.#interBroker);
     this.#client = new ClusterClient(runtime, {
       clientId: `twinlog-guest-${brokerId}`,
+      security,
       bootstrap: brokers,
     });
     this.#store = new GuestStateStore(runtime, {
       nodeId: brokerId,
       brokers,
+      security,
       otherGuests: () => guests(image()).flatMap(({ id }) => (id === brokerId ? [] : [id])),
       image,
       mayOwn: () => this.#isMember(),
@@ -150,7 +160,13 @@ class GuestAssembly {
       reviewIsr: () => this.parts.services.replicas.reviewIsr(),
       whileUncordoned: (action) => this.#cordon.whileLifted(action),
     });
-    this.#groupOffsets = new GuestGroupOffsets(runtime, { brokerId, image, store, brokers });
+    this.#groupOffsets = new GuestGroupOffsets(runtime, {
+      brokerId,
+      image,
+      store,
+      brokers,
+      security,
+    });
     const { directoryId } = foundation.identity;
     this.#cordon = new Cordon(runtime, {
       brokerId,
@@ -214,6 +230,7 @@ class GuestAssembly {
       following: {
         followFrom: (topicId, partition) => this.#followFrom(topicId, partition),
         listenerName: this.#interBroker,
+        security: this.#foundation.security,
       },
       waitOf: (topic, partition) => jobs.waitOf(topic, partition),
       publishers: [this.#stateStart, jobs],
@@ -253,6 +270,7 @@ class GuestAssembly {
       clusterId,
       source: (mirror) => this.#source(mirror),
       addressOf: (brokerId) => addressOf(this.image, brokerId, this.#interBroker),
+      security: this.#foundation.security,
       membershipOffset: (previous) => newMembershipOffset(this.image, previous),
     });
   }
@@ -371,8 +389,10 @@ async function found(
   const brokerId = config.number('node.id');
   const identityFile = GuestIdentityFile.open(runtime, config.text('log.dirs'), brokerId);
   const { opened } = identityFile;
+  const security = interBrokerSecurity(config, runtime.disk);
   const controller = new RemoteController(runtime, {
     bootstrapControllers: controllerAddresses(config),
+    security: controllerSecurity(config, runtime.disk),
     clusterId: opened.clusterId,
     nodeId: brokerId,
     directoryId: opened.directoryId,
@@ -393,7 +413,7 @@ async function found(
       registration: firstImage.brokers.get(brokerId),
     });
     const known = { runtime, config, brokerId, clusterId, identity, identityFile, firstImage };
-    return { ...known, ...logs, controller, controllerApis };
+    return { ...known, ...logs, controller, controllerApis, security };
   } catch (error) {
     controller.close();
     throw error;

@@ -7,6 +7,7 @@
  * delay or as a broken connection, never as missing or reordered bytes. Acknowledgements are not
  * modelled: a one-way cut stops only what travels that way.
  */
+import { assert } from '../base/assert.ts';
 import { crc32c } from '../base/crc32c.ts';
 import type { SeededRandom } from '../base/random.ts';
 import type { CloseReason, Connection, Listener, Network } from '../io/runtime.ts';
@@ -142,10 +143,14 @@ export class SimNetwork {
   portFor(process: SimProcess): Network {
     const never = new Promise<never>(() => {});
     return {
-      listen: (host, port, onConnection) =>
-        process.alive ? this.#listen(process, host, port, onConnection) : never,
-      connect: (host, port, timeoutMs) =>
-        process.alive ? this.#connect(process, host, port, timeoutMs) : never,
+      listen: (host, port, onConnection, tls) => {
+        assert(tls === undefined, 'TLS is not simulated');
+        return process.alive ? this.#listen(process, host, port, onConnection) : never;
+      },
+      connect: (host, port, timeoutMs, tls) => {
+        assert(tls === undefined, 'TLS is not simulated');
+        return process.alive ? this.#connect(process, host, port, timeoutMs) : never;
+      },
     };
   }
 

@@ -8,6 +8,7 @@
 import { assert, present } from '../base/assert.ts';
 import type { Compression, Runtime } from '../io/runtime.ts';
 import { noCompression } from './sim-compression.ts';
+import { noCrypto } from './sim-crypto.ts';
 import { SimDisk } from './sim-disk.ts';
 import type { PowerLoss } from './sim-file.ts';
 import { SimNetwork } from './sim-network.ts';
@@ -54,6 +55,7 @@ export class SimWorld {
       disk: machine.disk.portFor(process),
       network: this.network.portFor(process),
       compression: this.#compression,
+      crypto: noCrypto,
       logger: simLogger(this.simulator, process),
     };
   }

@@ -27,6 +27,7 @@ import { LeaveGroupResponse } from '../../src/protocol/messages/13-leave-group.t
 import { SyncGroupResponse } from '../../src/protocol/messages/14-sync-group.ts';
 import { DescribeGroupsResponse } from '../../src/protocol/messages/15-describe-groups.ts';
 import type { EncodableOf, Message, MessageOf } from '../../src/protocol/schema.ts';
+import { noCrypto } from '../../src/sim/sim-crypto.ts';
 
 interface Scheduled {
   readonly atMs: number;
@@ -199,6 +200,7 @@ export function testRuntime(clock: Clock): Runtime {
     disk: unavailable as Runtime['disk'],
     network: unavailable as Runtime['network'],
     compression: unavailable as Runtime['compression'],
+    crypto: noCrypto,
     logger: silentLogger,
   };
 }

@@ -21,6 +21,7 @@ import { placeRecords } from '../../src/metadata/transaction-buffer.ts';
 import type { CreateTopicsRequest } from '../../src/protocol/messages/19-create-topics.ts';
 import type { BrokerHeartbeatRequest } from '../../src/protocol/messages/63-broker-heartbeat.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
+import { noCrypto } from '../../src/sim/sim-crypto.ts';
 
 export const CLUSTER_ID = 'testClusterIdOf22Chars';
 
@@ -123,6 +124,7 @@ export function testRuntime(seed = 1): TestRuntime {
       listen: () => assert.fail('no network here'),
       connect: () => assert.fail('no network here'),
     },
+    crypto: noCrypto,
     compression: {
       compress: () => assert.fail('metadata is not compressed'),
       decompress: () => assert.fail('metadata is not compressed'),

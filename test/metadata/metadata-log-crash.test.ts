@@ -9,6 +9,7 @@ import type { EmbeddedController } from '../../src/metadata/embedded-controller.
 import { MetadataLoader } from '../../src/metadata/metadata-loader.ts';
 import { openMetadataLog } from '../../src/metadata/metadata-log.ts';
 import { noCompression } from '../../src/sim/sim-compression.ts';
+import { noCrypto } from '../../src/sim/sim-crypto.ts';
 import { SimDisk } from '../../src/sim/sim-disk.ts';
 import { SimProcess, simClock, simLogger, simRandom } from '../../src/sim/sim-process.ts';
 import { Simulator } from '../../src/sim/simulator.ts';
@@ -45,6 +46,7 @@ class Life {
         connect: () => assert.fail('no network here'),
       },
       compression: noCompression,
+      crypto: noCrypto,
       logger: simLogger(simulator, this.process),
     };
   }

@@ -44,11 +44,28 @@ test('A2 a bad value is refused with setting, value and reason', () => {
   assert.match(policy ?? '', /one of truncate, fail/);
 });
 
-test('A2 security that is not built is refused, not ignored', () => {
-  const refused = /not supported by this version/;
-  assert.match(check(BOOTSTRAP, ['security.protocol', 'SSL']) ?? '', refused);
-  assert.match(check(BOOTSTRAP, ['sasl.mechanism', 'PLAIN']) ?? '', refused);
-  assert.equal(check(BOOTSTRAP, ['security.protocol', 'PLAINTEXT']), undefined);
+test('A2 security is checked as a whole, and what is not built is refused', () => {
+  const jaas = 'x.ScramLoginModule required username="u" password="hunter2";';
+  const scram = ['security.protocol=SASL_SSL', 'sasl.mechanism=SCRAM-SHA-512'];
+  const check = (...settings: string[]): string | undefined =>
+    checkMirrorConfigs(
+      new Map([BOOTSTRAP, ...settings.map((each) => each.split(/=(.*)/s, 2) as [string, string])]),
+    );
+  assert.equal(check(...scram, `sasl.jaas.config=${jaas}`), undefined);
+  assert.match(check(...scram) ?? '', /^sasl\.jaas\.config must be/);
+  const plain = check(...scram, 'sasl.mechanism=PLAIN', `sasl.jaas.config=${jaas}`) ?? '';
+  assert.match(plain, /PlainLoginModule/);
+  assert.doesNotMatch(plain, /hunter2/);
+  assert.match(check('security.protocol=SASL_SSL', 'sasl.mechanism=OAUTHBEARER') ?? '', /OAUTH/);
+  assert.match(check('ssl.truststore.type=JKS') ?? '', /one of PEM/);
+  const { security } = parseMirrorSettings(
+    new Map([
+      BOOTSTRAP,
+      ['security.protocol', 'SSL'],
+      ['ssl.endpoint.identification.algorithm', ''],
+    ]),
+  );
+  assert.equal(security?.tls?.checkHostName, false);
 });
 
 test('A6 a secret is not shown in a message', () => {
@@ -81,6 +98,7 @@ test('settings that are not given have their defaults', () => {
       { host: 'a', port: 9092 },
       { host: 'b', port: 9093 },
     ],
+    security: undefined,
     requestTimeoutMs: 30_000,
     metadataMaxAgeMs: 300_000,
     connectionSetupTimeoutMs: 10_000,

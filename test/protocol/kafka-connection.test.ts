@@ -11,13 +11,14 @@ import {
 } from '../../src/protocol/kafka-connection.ts';
 import { MetadataRequest, MetadataResponse } from '../../src/protocol/messages/03-metadata.ts';
 import { CreateMirrorRequest } from '../../src/protocol/messages/12790-create-mirror.ts';
+import { noCrypto } from '../../src/sim/sim-crypto.ts';
 import { ManualClock, settle } from '../replication/fakes.ts';
 import { networkTo, Peer } from './kafka-peer.ts';
 
 const clock = new ManualClock();
 
 function connect(peer: Peer, options: Partial<KafkaConnectionOptions> = {}) {
-  const runtime = { clock, network: networkTo(peer) };
+  const runtime = { clock, network: networkTo(peer), crypto: noCrypto };
   return KafkaConnection.connect(runtime, { host: 'b', port: 1, clientId: 'me', ...options });
 }
 
@@ -91,7 +92,7 @@ test('an API that the broker does not serve fails alone', async () => {
 
 test('a refused dial says where and why', async () => {
   const reason = { cause: 'ECONNREFUSED', message: 'refused' };
-  const runtime = { clock, network: networkTo(reason) };
+  const runtime = { clock, network: networkTo(reason), crypto: noCrypto };
   const dialled = KafkaConnection.connect(runtime, { host: 'b', port: 1, clientId: 'me' });
   await assert.rejects(dialled, fails('ECONNREFUSED', /b:1: refused/));
 });

@@ -14,6 +14,7 @@ import {
   type Runtime,
   type Timer,
 } from '../../src/io/runtime.ts';
+import { noCrypto } from '../../src/sim/sim-crypto.ts';
 
 interface PendingTimer {
   readonly atMs: number;
@@ -104,6 +105,7 @@ export function fakeRuntime(clock: Clock, disk: Disk = nodeDisk()): Runtime {
     disk,
     network: { listen: unused, connect: unused },
     compression: { compress: unused, decompress: unused },
+    crypto: noCrypto,
     logger: silentLogger,
   };
 }

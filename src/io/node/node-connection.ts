@@ -1,9 +1,9 @@
 /**
- * One TCP connection behind the Connection port.
+ * One TCP or TLS connection behind the Connection port.
  *
  * A connection reads straight into the owner's buffer (`onread`; only the bytes that arrive before
- * `start` and before the first ask are copied). Where Node does not allow that for an accepted one
- * (see node-network.ts), its chunks are copied. Owners see no difference.
+ * `start` and before the first ask are copied). Where Node does not allow that (TLS, see also
+ * node-network.ts), its chunks are copied. Owners see no difference.
  *
  * - Nothing is delivered before `start`, while paused, after `close()` or after `closed`.
  * - The peer's end of stream ends the connection; there is no half-open state.
@@ -22,16 +22,24 @@ export interface DirectReads {
   callback(length: number, buffer: Uint8Array): boolean;
 }
 
-/** Describes an operating system or resolver error as a close reason. */
+/** Node names what is wrong with certificates without a leading E, and the rest of TLS so. */
+function isTlsError(code: string): boolean {
+  return !code.startsWith('E') || code === 'EPROTO' || /^ERR_(SSL|TLS)_/.test(code);
+}
+
+/** Describes an operating system, resolver or TLS error as a close reason. */
 export function closeReason(error: Error, peer: string): CloseReason {
   const code = (error as NodeJS.ErrnoException).code ?? 'EIO';
-  return { cause: code, message: `${peer}: ${error.message === '' ? code : error.message}` };
+  const message = `${peer}: ${error.message === '' ? code : error.message}`;
+  if (!isTlsError(code)) return { cause: code, message };
+  return { cause: 'authentication', message: `${peer}: TLS: ${error.message.trim()}` };
 }
 
 /** See the file header. Built by `node-network.ts` with a socket that is paused. */
 export class NodeConnection implements Connection {
   readonly remoteAddress: string;
   readonly localPort: number;
+  readonly peerSubject: string | undefined;
   readonly #socket: Socket;
   readonly #peer: string;
   #owner: ConnectionOwner | undefined;
@@ -45,8 +53,9 @@ export class NodeConnection implements Connection {
   #awaitingDrain = false;
   #redeliveryQueued = false;
 
-  constructor(socket: Socket, reads: 'direct' | 'copied') {
+  constructor(socket: Socket, reads: 'direct' | 'copied', peerSubject?: string) {
     this.#socket = socket;
+    this.peerSubject = peerSubject;
     this.remoteAddress = (socket.remoteAddress ?? '').replace(/^::ffff:/, ''); // IPv4 in IPv6
     this.localPort = socket.localPort ?? 0;
     this.#peer = `${this.remoteAddress}:${socket.remotePort ?? 0}`;

@@ -1,5 +1,5 @@
 /**
- * TCP behind the Network port.
+ * TCP behind the Network port; with TLS over it, `node-tls.ts` makes the sockets.
  *
  * A connect that fails, for whatever reason, is an answer and never a rejection; a listen that
  * fails rejects with the address in its message. Nagle's algorithm is off (Kafka's frames are
@@ -7,8 +7,16 @@
  */
 import net from 'node:net';
 import type { Logger } from '../../base/logger.ts';
-import type { CloseReason, Connection, Listener, Network } from '../runtime.ts';
+import type {
+  CloseReason,
+  Connection,
+  Listener,
+  Network,
+  TlsClientOptions,
+  TlsServerOptions,
+} from '../runtime.ts';
 import { closeReason, type DirectReads, NodeConnection } from './node-connection.ts';
+import { connectTls, tlsServer } from './node-tls.ts';
 
 /** Idle time before the first keep-alive probe, in ms. */
 const KEEP_ALIVE_DELAY_MS = 60_000;
@@ -22,16 +30,26 @@ const SOCKET_OPTIONS = {
   keepAliveInitialDelay: KEEP_ALIVE_DELAY_MS,
 };
 
+function createServer(
+  logger: Logger,
+  onConnection: (connection: Connection) => void,
+  tls: TlsServerOptions | undefined,
+): net.Server {
+  if (tls !== undefined) return tlsServer(logger, SOCKET_OPTIONS, tls, onConnection);
+  return net.createServer({ ...SOCKET_OPTIONS, pauseOnConnect: true }, (socket) =>
+    onConnection(acceptedConnection(socket)),
+  );
+}
+
 function listen(
   logger: Logger,
   host: string,
   port: number,
   onConnection: (connection: Connection) => void,
+  tls: TlsServerOptions | undefined,
 ): Promise<Listener> {
   return new Promise((resolve, reject) => {
-    const server = net.createServer({ ...SOCKET_OPTIONS, pauseOnConnect: true }, (socket) =>
-      onConnection(acceptedConnection(socket)),
-    );
+    const server = createServer(logger, onConnection, tls);
     const refuse = (error: Error): void => {
       const code = (error as NodeJS.ErrnoException).code ?? error.message;
       reject(new Error(`cannot listen on ${host}:${port}: ${code}`, { cause: error }));
@@ -102,10 +120,18 @@ function openSocket(
   return socket;
 }
 
-function connect(host: string, port: number, timeoutMs: number): Promise<Connection | CloseReason> {
+function connect(
+  host: string,
+  port: number,
+  timeoutMs: number,
+  tls: TlsClientOptions | undefined,
+): Promise<Connection | CloseReason> {
   const peer = `${host}:${port}`;
   if (!Number.isInteger(port) || port < 1 || port > 65535) {
     return Promise.resolve({ cause: 'EINVAL', message: `${peer}: not a port number` });
+  }
+  if (tls !== undefined) {
+    return connectTls({ host, port, timeoutMs, socketOptions: SOCKET_OPTIONS }, tls);
   }
   return new Promise((resolve) => {
     let connection: NodeConnection | undefined;
@@ -131,7 +157,7 @@ function connect(host: string, port: number, timeoutMs: number): Promise<Connect
 /** The real network; errors of accepting go to `logger`. */
 export function nodeNetwork(logger: Logger): Network {
   return {
-    listen: (host, port, onConnection) => listen(logger, host, port, onConnection),
+    listen: (host, port, onConnection, tls) => listen(logger, host, port, onConnection, tls),
     connect,
   };
 }

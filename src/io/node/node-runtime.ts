@@ -8,6 +8,7 @@ import type { Logger } from '../../base/logger.ts';
 import type { Runtime } from '../runtime.ts';
 import { nodeClock } from './node-clock.ts';
 import { nodeCompression } from './node-compression.ts';
+import { nodeCrypto } from './node-crypto.ts';
 import { nodeDisk } from './node-disk.ts';
 import { type LogLevel, nodeLogger } from './node-logger.ts';
 import { nodeNetwork } from './node-network.ts';
@@ -29,6 +30,7 @@ export function nodeRuntime(options: NodeRuntimeOptions = {}): Runtime {
     disk: nodeDisk(),
     network: nodeNetwork(logger),
     compression: nodeCompression(),
+    crypto: nodeCrypto(),
     logger,
   };
 }

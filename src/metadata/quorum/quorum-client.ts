@@ -11,6 +11,7 @@
  * - Nothing is asked of a cluster with another id than the given one.
  */
 import type { Runtime } from '../../io/runtime.ts';
+import type { ConnectionSecurity } from '../../protocol/connection-security.ts';
 import { errors } from '../../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../../protocol/kafka-connection.ts';
 import type { EncodableOf, Message, MessageOf } from '../../protocol/schema.ts';
@@ -48,6 +49,7 @@ export interface QuorumClientOptions {
   /** Undefined: that of the first controller that answers. */
   readonly clusterId: string | undefined;
   readonly clientId: string;
+  readonly security?: ConnectionSecurity | undefined;
 }
 
 /** Limits of one request. */
@@ -91,7 +93,7 @@ export function saysNotController(value: unknown): boolean {
 
 /** See the file header. */
 export class QuorumClient {
-  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>;
+  readonly #runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'logger'>;
   readonly #options: QuorumClientOptions;
   readonly #connections = new Map<string, LeaderConnection>();
   readonly #dialling = new Map<string, Promise<LeaderConnection>>();
@@ -107,7 +109,7 @@ export class QuorumClient {
   #closed = false;
 
   constructor(
-    runtime: Pick<Runtime, 'clock' | 'network' | 'logger'>,
+    runtime: Pick<Runtime, 'clock' | 'network' | 'crypto' | 'logger'>,
     options: QuorumClientOptions,
   ) {
     this.#runtime = runtime;
@@ -202,6 +204,7 @@ export class QuorumClient {
       host,
       port,
       clientId: this.#options.clientId,
+      security: this.#options.security,
       connectTimeoutMs: CONNECT_TIMEOUT_MS,
       requestTimeoutMs,
     });

@@ -12,6 +12,7 @@ import type { Uuid } from '../../base/uuid.ts';
 import type { Runtime } from '../../io/runtime.ts';
 import { apiName } from '../../protocol/api-keys.ts';
 import { codec } from '../../protocol/codec.ts';
+import type { ConnectionSecurity } from '../../protocol/connection-security.ts';
 import { errorMessage, errorName, errors } from '../../protocol/errors.ts';
 import type { ApiRange } from '../../protocol/kafka-connection.ts';
 import {
@@ -61,6 +62,8 @@ export interface ForwardedSchemas {
 /** What a {@link RemoteController} is made of. */
 export interface RemoteControllerOptions {
   readonly bootstrapControllers: readonly HostPort[];
+  /** How connections to controllers are secured; absent: not at all. */
+  readonly security?: ConnectionSecurity | undefined;
   /** Undefined: that of the first controller that answers; see `clusterId`. */
   readonly clusterId: string | undefined;
   readonly nodeId: number;
@@ -99,6 +102,7 @@ export class RemoteController implements ControllerPort {
     this.#clientId = `twinlog-guest-${options.nodeId}`;
     this.#client = new QuorumClient(runtime, {
       bootstrapControllers: options.bootstrapControllers,
+      security: options.security,
       clusterId: options.clusterId,
       clientId: this.#clientId,
     });
