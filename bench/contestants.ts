@@ -69,6 +69,27 @@ export interface Contestant {
   close(): Promise<void>;
 }
 
+/** Runs `measure`, then ends the job; an error of the former does not get lost in the latter's. */
+export async function thenStopped<T>(
+  contestant: Contestant,
+  job: Job,
+  measure: () => Promise<T>,
+): Promise<T> {
+  let result: T;
+  try {
+    result = await measure();
+  } catch (error) {
+    try {
+      await contestant.stop(job);
+    } catch (stopping) {
+      throw new AggregateError([error, stopping], `${contestant.name}: ${job.topic}`);
+    }
+    throw error;
+  }
+  await contestant.stop(job);
+  return result;
+}
+
 /** Names in a directory; none when a broker has just removed it. */
 function filesIn(directory: string): string[] {
   try {

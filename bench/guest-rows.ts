@@ -8,7 +8,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { KafkaCluster } from '../test/interop/apache-kafka.ts';
 import type { JavaClient } from '../test/interop/java-client.ts';
-import { type Contestant, type Job, RecordCounter, type Source } from './contestants.ts';
+import {
+  type Contestant,
+  type Job,
+  RecordCounter,
+  type Source,
+  thenStopped,
+} from './contestants.ts';
 import { arrival, fillTopic } from './mirror.ts';
 import { cpuSeconds, residentMemoryMiB } from './processes.ts';
 import { type Measurement, quantile } from './report.ts';
@@ -54,14 +60,13 @@ async function whileMirroring(
   const gib = (shape.partitions * RUN * RECORD_BYTES) / BYTES_PER_GIB;
   const job = await fillTopic(source, java, shape.topic, { ...shape, gib });
   await contestant.prepare(job);
-  try {
+  const measured = await thenStopped(contestant, job, async () => {
     await contestant.start(job);
     await arrival(contestant, job, (share) => share >= 1);
     return await measure(job);
-  } finally {
-    await contestant.stop(job);
-    await java.deleteTopic(source.direct, job.topic);
-  }
+  });
+  await java.deleteTopic(source.direct, job.topic);
+  return measured;
 }
 
 /** Writes to the source at this rate; `seconds` is how long it took. */

@@ -28,6 +28,7 @@ import {
   mirrorMaker,
   type Source,
   startSource,
+  thenStopped,
   twinlog,
 } from './contestants.ts';
 import { cpuSeconds, machine, peakMemoryMiB } from './processes.ts';
@@ -150,7 +151,7 @@ export async function arrival(
 /** Mirrors the job from nothing to the end. */
 export async function measureCopy(contestant: Contestant, job: Job): Promise<Measurement> {
   await contestant.prepare(job);
-  try {
+  return await thenStopped(contestant, job, async () => {
     const idle = await idleRate(contestant.pids);
     const added = performance.now();
     const cpuAdded = cpuSeconds(contestant.pids);
@@ -176,9 +177,7 @@ export async function measureCopy(contestant: Contestant, job: Job): Promise<Mea
       firstRecordSeconds: (first.atMs - added) / 1000,
       peakMemoryMiB: memory,
     };
-  } finally {
-    await contestant.stop(job);
-  }
+  });
 }
 
 /** From before the producer's `send` to the consumer at the destination. */
@@ -192,7 +191,7 @@ export async function measureLatency(
   const shape = { partitions: 1, compression: 'none', gib: RECORD_BYTES / 2 ** 30 } as const;
   const job = await fillTopic(source, java, topic, shape);
   await contestant.prepare(job);
-  try {
+  const measured = await thenStopped(contestant, job, async () => {
     await contestant.start(job);
     await arrival(contestant, job, (share) => share >= 1);
     const cpu = cpuSeconds(contestant.pids);
@@ -214,10 +213,9 @@ export async function measureLatency(
     const elapsed = (performance.now() - begin) / 1000;
     const cpuPercent = (100 * (cpuSeconds(contestant.pids) - cpu)) / elapsed;
     return { p50Ms: result.p50Ms, p99Ms: result.p99Ms, maxMs: result.maxMs, cpuPercent };
-  } finally {
-    await contestant.stop(job);
-    await java.deleteTopic(source.direct, topic);
-  }
+  });
+  await java.deleteTopic(source.direct, topic);
+  return measured;
 }
 
 /** The source read directly: what of the latency is not the mirror's. */
