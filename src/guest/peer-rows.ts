@@ -157,16 +157,19 @@ function hasEnded({ state, settled }: MirrorStateRow): boolean {
   return state === MirrorState.STOPPED || (state === MirrorState.STOPPING && settled);
 }
 
-/**
- * Where the peer ended mirroring a topic, that has this id there, from the cluster `ownClusterId`;
- * `none`: it never did.
- */
-export function lastMirroredOffsetIn(
+/** A topic of the peer; a zero id: any of that name. */
+interface PeerTopic {
+  readonly name: string;
+  readonly id: Uuid;
+}
+
+/** The row of the last time that the peer mirrored a partition from the cluster `ownClusterId`. */
+function endedRowIn(
   rows: readonly KeyedRow[],
-  topic: { readonly name: string; readonly id: Uuid },
+  topic: PeerTopic,
   partition: number,
   ownClusterId: string,
-): number | 'none' {
+): MirrorStateRow | undefined {
   const ended = rows.filter(
     ({ key, row }) =>
       row.topicName === topic.name &&
@@ -180,7 +183,20 @@ export function lastMirroredOffsetIn(
     ({ row: a }, { row: b }) =>
       b.membershipOffset - a.membershipOffset || b.stateEpoch - a.stateEpoch,
   );
-  return ended[0]?.row.lastMirroredOffset ?? 'none';
+  return ended[0]?.row;
+}
+
+/**
+ * Where the peer ended mirroring a topic, that has this id there, from the cluster `ownClusterId`;
+ * `none`: it never did.
+ */
+export function lastMirroredOffsetIn(
+  rows: readonly KeyedRow[],
+  topic: PeerTopic,
+  partition: number,
+  ownClusterId: string,
+): number | 'none' {
+  return endedRowIn(rows, topic, partition, ownClusterId)?.lastMirroredOffset ?? 'none';
 }
 
 /** A peer that many partitions ask at the same time: they share one reading. */
@@ -208,11 +224,33 @@ export class PeerMirrorState {
     partition: number,
     peerTopicId?: Uuid,
   ): Promise<number | 'none'> {
+    const row = await this.#endedRow(topicName, partition, peerTopicId);
+    return row?.lastMirroredOffset ?? 'none';
+  }
+
+  /**
+   * The transactions that the peer ended where it ended mirroring (G24a); otherwise as
+   * `lastMirroredOffset`.
+   */
+  async closedTransactions(
+    topicName: string,
+    partition: number,
+    peerTopicId?: Uuid,
+  ): Promise<readonly ClosedTransaction[] | 'none'> {
+    const row = await this.#endedRow(topicName, partition, peerTopicId);
+    return row?.closedTransactions ?? 'none';
+  }
+
+  async #endedRow(
+    topicName: string,
+    partition: number,
+    peerTopicId: Uuid | undefined,
+  ): Promise<MirrorStateRow | undefined> {
     const peer = await this.#reading.run();
     if (peer === 'absent') return undefined;
     const id = peerTopicId ?? (await this.#topicId(topicName).run());
     const topic = { name: topicName, id };
-    return lastMirroredOffsetIn(peer.rows, topic, partition, this.#ownClusterId);
+    return endedRowIn(peer.rows, topic, partition, this.#ownClusterId);
   }
 
   #topicId(name: string): SharedRun<Uuid> {

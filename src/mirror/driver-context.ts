@@ -14,7 +14,7 @@ import type { MirrorPartitionStates } from './partition-states.ts';
 import { embeddedMapping, type ProducerIdMapping } from './producer-id-mapping.ts';
 import type { MirrorBrokerSettings, MirrorSettings } from './settings.ts';
 import type { SourceCluster } from './source-cluster.ts';
-import type { MirrorStateRow } from './state-row.ts';
+import type { ClosedTransaction, MirrorStateRow } from './state-row.ts';
 import type { MirrorStateName } from './states.ts';
 
 /** What the kind of cluster that this broker belongs to decides. */
@@ -41,6 +41,25 @@ export interface MirrorRole {
    * was taken (G29); undefined: it was not.
    */
   takenFrom?(topic: string, partition: number): number | undefined;
+  /** Absent: a stop always cuts at the last stable offset (D1). */
+  readonly closing?: ClosingRole;
+}
+
+/** Stops that end open transactions with markers (G24a). */
+export interface ClosingRole {
+  /** Whether a topic was removed with that wish. */
+  isWanted(topic: string): boolean;
+  /** The id that a local producer has at a mirror's source; undefined: it is this cluster's own. */
+  sourceIdOf(mirror: string, producerId: bigint): bigint | undefined;
+  /**
+   * What the source closed where it stopped mirroring from here; `none`: it never did mirror from
+   * here. Rejects with a MirrorFailure while that is not known.
+   */
+  closedAtSource(
+    mirror: string,
+    topic: string,
+    partition: number,
+  ): Promise<readonly ClosedTransaction[] | 'none'>;
 }
 
 /** The role of a broker of our own cluster. */

@@ -18,10 +18,12 @@ import {
   type Trouble,
 } from './partition-fetch.ts';
 import { findDivergence, heldEpochs, type SourceRange, sourceRange } from './prepare.ts';
+import { mappingExcept } from './producer-id-mapping.ts';
 import type { MirrorSettings } from './settings.ts';
 import type { SourceCluster, SourceLeader } from './source-cluster.ts';
 import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
 import type { MirrorEvent } from './states.ts';
+import { markerIds } from './transaction-closing.ts';
 
 /** Pause before a question about the source's range is asked again. */
 const RANGE_RETRY_MS = 1_000;
@@ -68,7 +70,10 @@ export class MirroringStay {
       sourceTopicId: owner.row()?.sourceTopicId ?? ZERO_UUID,
       maxBytes: context.limits.fetchMaxBytes,
       knownEpoch: this.#newestHeldEpoch(),
-      producerIds: context.role.producerIds(owner.key.mirror),
+      producerIds: mappingExcept(
+        context.role.producerIds(owner.key.mirror),
+        markerIds(owner.row()?.closedAtSource ?? []),
+      ),
       events: this.#fetchEvents(),
     });
   }

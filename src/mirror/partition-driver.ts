@@ -31,8 +31,16 @@ import {
 import { RowAccess } from './row-access.ts';
 import type { MirrorSettings } from './settings.ts';
 import type { SourceCluster, SourceTopic } from './source-cluster.ts';
-import type { MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
+import type { ClosedTransaction, MirrorStateRow, RowKey, SourceEpoch } from './state-row.ts';
 import { type MirrorEffect, type MirrorEvent, stateName, step } from './states.ts';
+import {
+  adoptOpen,
+  appendMarkers,
+  checkOpenAt,
+  hasReopened,
+  isSamePlan,
+  planClosing,
+} from './transaction-closing.ts';
 import {
   type CutContext,
   cutTo,
@@ -367,19 +375,40 @@ export class PartitionDriver {
     }
     await compareBelow(source, partition, topic, Math.min(offset, partition.log.logEndOffset));
     if (!isCurrent()) return;
+    const closed = await this.#closedAtSource(offset);
+    if (!isCurrent()) return;
     const learned = await this.#post({
       type: 'learn',
+      closedAtSource: closed === 'none' ? [] : closed,
       sourceClusterId: source.clusterId,
       sourceTopicId: topic.id,
       sourceEpochs: this.#epochsUpTo(Math.min(offset, partition.log.logEndOffset)),
     });
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
+    if (closed !== 'none') {
+      adoptOpen(partition, offset, closed);
+      checkOpenAt(partition, offset, closed, (id) => this.#sourceIdOf(id));
+    }
     await whenReplicasFollowed(this.#cutContext(isCurrent), partition);
     const tooHigh = await this.#context.lowerGroupOffsets?.(partition, offset);
     if (!isCurrent()) return;
     if (tooHigh !== undefined) throw new MirrorFailure('DESTINATION_BUSY', tooHigh);
     await this.#post({ type: 'prepared' });
+  }
+
+  /** Transactions whose end the source has made up where the sides parted (G24a). */
+  async #closedAtSource(offset: number): Promise<readonly ClosedTransaction[] | 'none'> {
+    const { closing } = this.#context.role;
+    if (closing === undefined || offset === 0) return 'none';
+    const { mirror, partition } = this.key;
+    const closed = await closing.closedAtSource(mirror, this.partition.topic, partition);
+    if (closed === 'none') return 'none';
+    return closed.filter(({ markerOffset }) => markerOffset >= offset);
+  }
+
+  #sourceIdOf(producerId: bigint): bigint | undefined {
+    return this.#context.role.closing?.sourceIdOf(this.key.mirror, producerId);
   }
 
   /** O3, or G12. */
@@ -429,25 +458,53 @@ export class PartitionDriver {
     const { handover } = this.#context.role;
     const type = handover ? 'settled' : 'stopped';
     const context = this.#cutContext(isCurrent);
-    if (!this.#row?.reachedMirroring) {
+    const { log } = this.partition;
+    const row = this.#row;
+    const reopened = row !== undefined && hasReopened(this.partition, row);
+    if (!row?.reachedMirroring) {
       // The cut of this episode may have ended in an offset gap; writes begin behind the batches.
       const end = endOfBatches(this.partition);
-      if (end < this.partition.log.logEndOffset) {
+      if (end < log.logEndOffset) {
         await this.#lowerRows(context, end);
         endBehindLastBatch(context, this.partition);
       }
+      if (reopened) await this.#closeTransactions(context);
       await this.#post({ type, lastMirroredOffset: undefined });
       return;
     }
-    await cutToLastStable(context, this.partition);
+    if (reopened || this.#isClosing(row)) await this.#closeTransactions(context);
+    else await cutToLastStable(context, this.partition);
     await whenReplicasFollowed(context, this.partition);
     if (handover) await whenLiveReplicasFollowed(context, this.partition);
-    const lastMirroredOffset = this.partition.log.logEndOffset;
     // What could not be lowered was logged: a failover does not wait for groups (D3).
     const { lowerGroupOffsets } = this.#context;
-    await lowerGroupOffsets?.(this.partition, lastMirroredOffset, LOWER_AT_STOP_BOUND_MS);
+    await lowerGroupOffsets?.(this.partition, log.logEndOffset, LOWER_AT_STOP_BOUND_MS);
     if (!isCurrent()) return;
+    const [firstClosed] = this.#row?.closedTransactions ?? [];
+    const lastMirroredOffset = firstClosed?.markerOffset ?? log.logEndOffset;
     await this.#post({ type, lastMirroredOffset });
+  }
+
+  #isClosing({ closedTransactions }: MirrorStateRow): boolean {
+    const isWanted = this.#context.role.closing?.isWanted(this.partition.topic) === true;
+    return isWanted || closedTransactions.length > 0;
+  }
+
+  /** G24a: the plan is durable before a marker is appended, so that a repetition finds it. */
+  async #closeTransactions(context: CutContext): Promise<void> {
+    endBehindLastBatch(context, this.partition);
+    if (context.debt.owed) await startNewEpoch(context, this.partition);
+    for (;;) {
+      const row = this.#row;
+      if (row === undefined) throw new Superseded('the row was read anew');
+      const transactions = planClosing(this.partition, row, (id) => this.#sourceIdOf(id));
+      if (isSamePlan(transactions, row.closedTransactions)) break;
+      // A coordinator's marker (G10) may take the planned offset meanwhile: then once more.
+      const isDurable = await this.#post({ type: 'closing', transactions });
+      if (!isDurable || !context.isCurrent()) throw new Superseded('another state took over');
+    }
+    const planned = this.#row?.closedTransactions ?? [];
+    appendMarkers(context.runtime, this.partition, planned, this.leaderEpoch);
   }
 
   /** S5: before the state changes, the source is asked whether it answers. */

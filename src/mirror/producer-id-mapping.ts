@@ -9,6 +9,7 @@
  * are taken as a signed high and an unsigned low half.
  */
 import { assert } from '../base/assert.ts';
+import { FIRST_MIRRORED_ID } from '../replication/mirror-gate.ts';
 
 const TWO_32 = 0x1_0000_0000;
 /** High half of 2^56: what each further hop of an embedded mirror takes off. */
@@ -33,8 +34,44 @@ export interface ProducerIdHalves {
 
 /** See the file header. */
 export interface ProducerIdMapping {
-  /** The local id for a source's; undefined: it cannot be mirrored once more. */
-  map(high: number, low: number): ProducerIdHalves | undefined;
+  /**
+   * The local id for a source's, in the batch that begins at `baseOffset`; undefined: it cannot be
+   * mirrored once more.
+   */
+  map(high: number, low: number, baseOffset?: number): ProducerIdHalves | undefined;
+}
+
+/** The id of single batches, by their base offset. */
+export interface ProducerIdException {
+  readonly baseOffset: number;
+  /** At the source. */
+  readonly producerId: bigint;
+  readonly localProducerId: bigint;
+}
+
+function halvesOf(producerId: bigint): ProducerIdHalves {
+  return { high: Number(producerId >> 32n), low: Number(producerId & 0xffff_ffffn) };
+}
+
+/** `mapping`, but for batches that an exception names by offset and id (G24a). */
+export function mappingExcept(
+  mapping: ProducerIdMapping,
+  exceptions: readonly ProducerIdException[],
+): ProducerIdMapping {
+  if (exceptions.length === 0) return mapping;
+  const byOffset = new Map(
+    exceptions.map(({ baseOffset, producerId, localProducerId }) => [
+      baseOffset,
+      { from: halvesOf(producerId), to: halvesOf(localProducerId) },
+    ]),
+  );
+  return {
+    map(high, low, baseOffset) {
+      const exception = baseOffset === undefined ? undefined : byOffset.get(baseOffset);
+      const isIt = exception?.from.high === high && exception.from.low === low;
+      return isIt ? exception.to : mapping.map(high, low, baseOffset);
+    },
+  };
 }
 
 function isNone(high: number, low: number): boolean {
@@ -80,6 +117,18 @@ export function guestMapping(tag: number): ProducerIdMapping {
       return raised < TAGGED_END_HIGH ? undefined : { high: raised, low };
     },
   };
+}
+
+/**
+ * The id at the source of one that {@link guestMapping} made here; undefined: no source's, but one
+ * that this cluster gave out. An id with another tag was one already and is the same there.
+ */
+export function guestSourceId(tag: number, producerId: bigint): bigint | undefined {
+  if (producerId < FIRST_MIRRORED_ID) return undefined;
+  if (producerId / FIRST_MIRRORED_ID === BigInt(tag)) return producerId % FIRST_MIRRORED_ID;
+  return producerId >= BigInt(MAX_TAG + 1) * FIRST_MIRRORED_ID && producerId <= 2n ** 62n - 2n
+    ? producerId - 2n ** 62n
+    : producerId;
 }
 
 function same(a: ProducerIdHalves, b: ProducerIdHalves | undefined): boolean {

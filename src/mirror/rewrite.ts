@@ -94,7 +94,8 @@ class Scan {
       return corrupt(baseOffset, `it ends at ${lastOffset} where ${expected}`);
     }
     const mapped =
-      !batch.hasProducerId || this.#producerIds.map(batch.producerIdHigh, batch.producerIdLow);
+      !batch.hasProducerId ||
+      this.#producerIds.map(batch.producerIdHigh, batch.producerIdLow, baseOffset);
     if (mapped !== undefined) return undefined;
     const id = `producer id ${batch.producerId}`;
     const message = `batch at offset ${baseOffset}: ${id} cannot be mirrored once more`;
@@ -150,7 +151,8 @@ export function rewriteBatches(
     batch.moveTo(at);
     batch.setPartitionLeaderEpoch(leaderEpoch);
     if (!batch.hasProducerId) continue;
-    const mapped = producerIds.map(batch.producerIdHigh, batch.producerIdLow);
+    const { producerIdHigh, producerIdLow, baseOffset } = batch;
+    const mapped = producerIds.map(producerIdHigh, producerIdLow, baseOffset);
     assert(mapped !== undefined, 'a batch that was accepted has an id that cannot be mapped');
     batch.rewriteProducerIdHalves(mapped.high, mapped.low);
   }

@@ -24,6 +24,9 @@ export const MAX_SOURCE_EPOCHS = 500;
 /** A row as the rest of the mirror code sees it. */
 export type MirrorStateRow = Omit<MirrorStateValue, 'unknownTags'>;
 
+/** A transaction that a stop ended, as its row lists it (G24a). */
+export type ClosedTransaction = MirrorStateRow['closedTransactions'][number];
+
 /** Where a leader epoch of the source began. */
 export interface SourceEpoch {
   readonly epoch: number;

@@ -11,7 +11,12 @@
  */
 import { ZERO_UUID } from '../base/uuid.ts';
 import { isRetryable, type MirrorCause } from './causes.ts';
-import { MAX_SOURCE_EPOCHS, type MirrorStateRow, type SourceEpoch } from './state-row.ts';
+import {
+  type ClosedTransaction,
+  MAX_SOURCE_EPOCHS,
+  type MirrorStateRow,
+  type SourceEpoch,
+} from './state-row.ts';
 
 /** Codes on the wire and in rows. PAUSED is an addition to the proposal. */
 export const MirrorState = {
@@ -52,6 +57,8 @@ export type MirrorEvent =
     }
   /** Cut and confirmed. Undefined: the episode never mirrored, the LMO stays (D2). */
   | { readonly type: 'stopped'; readonly lastMirroredOffset: number | undefined }
+  /** Which transactions end with a marker instead of a cut, and where: before they do (G24a). */
+  | { readonly type: 'closing'; readonly transactions: readonly ClosedTransaction[] }
   /**
    * Cut and confirmed as for `stopped`, and nothing cuts again; the partition becomes writable when
    * it has been handed over (G24).
@@ -73,6 +80,7 @@ export type MirrorEvent =
       readonly sourceClusterId?: string;
       readonly sourceTopicId?: MirrorStateRow['sourceTopicId'];
       readonly sourceEpochs?: readonly SourceEpoch[];
+      readonly closedAtSource?: readonly ClosedTransaction[];
     }
   /** A cut below what this row remembers (T3). */
   | { readonly type: 'lower'; readonly lastMirroredOffset: number };
@@ -138,6 +146,7 @@ export const TRANSITIONS: Readonly<Record<MirrorStateName, Row>> = {
   },
   STOPPING: {
     stopped: { to: 'STOPPED', rule: 'D1' },
+    closing: { to: 'same', rule: 'G24a' },
     settled: { to: 'same', rule: 'G24' },
     stop: { to: 'same', rule: 'D7', isNoMove: true },
     fail: FAIL,
@@ -209,6 +218,8 @@ function blankRow(input: StepInput): MirrorStateRow {
     sinceMs: -1,
     reachedMirroring: false,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
   };
 }
 
@@ -249,7 +260,8 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
         sourceEpochs: row.sourceEpochs,
       };
     case 'prepared':
-      return { ...calm, reachedMirroring: true };
+      // Until now a stop would have to end again what the cut has opened again (G31).
+      return { ...calm, reachedMirroring: true, closedTransactions: [] };
     case 'stop':
       return {
         cause: event.cause ?? '',
@@ -262,6 +274,8 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
       return event.lastMirroredOffset === undefined
         ? { retryAttempt: 0 }
         : { retryAttempt: 0, lastMirroredOffset: event.lastMirroredOffset };
+    case 'closing':
+      return { closedTransactions: [...event.transactions] };
     case 'settled':
       return {
         retryAttempt: 0,
@@ -285,6 +299,7 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
         sourceClusterId: event.sourceClusterId ?? row.sourceClusterId,
         sourceTopicId: event.sourceTopicId ?? row.sourceTopicId,
         sourceEpochs: [...(event.sourceEpochs ?? row.sourceEpochs)].slice(-MAX_SOURCE_EPOCHS),
+        closedAtSource: [...(event.closedAtSource ?? row.closedAtSource)],
       };
     case 'lower':
       return {
@@ -298,7 +313,8 @@ export const MAX_MESSAGE_LENGTH = 500;
 
 /** Why the table's move does not apply to this row although the state would allow it. */
 function guard(row: MirrorStateRow | undefined, event: MirrorEvent): string | undefined {
-  if (event.type === 'fail' && row?.settled && stateName(row.state) === 'STOPPING') {
+  const isPast = event.type === 'fail' || event.type === 'closing';
+  if (isPast && row?.settled && stateName(row.state) === 'STOPPING') {
     return 'a stop that is settled only goes forward (G24)';
   }
   if (event.type !== 'prepare' || row === undefined) return undefined;

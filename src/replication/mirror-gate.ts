@@ -10,6 +10,9 @@
 import type { Uuid } from '../base/uuid.ts';
 import { type ErrorCode, errors } from '../protocol/errors.ts';
 
+/** Lower than every id that a mirrored producer has in a guest's logs (G20). */
+export const FIRST_MIRRORED_ID = 2n ** 40n;
+
 /** Why a partition takes no writes of its own (rules R1, R3). */
 export interface ReadOnlyReason {
   readonly topic: string;

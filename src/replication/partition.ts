@@ -31,7 +31,7 @@ import {
 import type { FollowerState } from './follower-state.ts';
 import { InSyncReplicas, type IsrContext, type LeaderPosition } from './in-sync-replicas.ts';
 import type { IsrOutcome } from './isr-updates.ts';
-import { type MirrorGate, readOnlyRefusal } from './mirror-gate.ts';
+import { FIRST_MIRRORED_ID, type MirrorGate, readOnlyRefusal } from './mirror-gate.ts';
 import { PartitionLog } from './partition-log.ts';
 import { fetchAnswer, rangeError, readPartition } from './partition-read.ts';
 import type { WatcherList } from './purgatory.ts';
@@ -296,9 +296,10 @@ export class Partition {
     return this.#readOnly() === undefined ? errors.INVALID_REQUEST.code : 0;
   }
 
-  /** R2, G10: whether the marker's producer has a transaction open in this log. */
+  /** R2, G10: whether a producer of this cluster has that transaction open in this log. */
   #endsLocalTransaction(marker: Uint8Array): boolean {
-    return this.log.hasOpenTransaction(new RecordBatch(marker, 0).producerId);
+    const { producerId } = new RecordBatch(marker, 0);
+    return producerId < FIRST_MIRRORED_ID && this.log.hasOpenTransaction(producerId);
   }
 
   // --- high watermark, log start, truncation ----------------------------------------------------

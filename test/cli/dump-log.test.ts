@@ -367,6 +367,8 @@ test('records of internal topics are understood, by directory or by --as', async
     sinceMs: 5,
     reachedMirroring: true,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
   });
   const topic = metadataRecord('TopicRecord', { name: 'orders', topicId: ZERO_UUID });
   const leaderChange = {

@@ -5,7 +5,12 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
 import { PeerMirrorState, readPeerRows } from '../../src/guest/peer-rows.ts';
-import { encodeRow, encodeRowKey, MIRROR_STATE_TOPIC } from '../../src/mirror/state-row.ts';
+import {
+  encodeRow,
+  encodeRowKey,
+  MIRROR_STATE_TOPIC,
+  type MirrorStateRow,
+} from '../../src/mirror/state-row.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { row } from '../mirror/harness.ts';
@@ -26,10 +31,14 @@ class Bench {
 
   /** Rows of partitions 0, 1, … of `t` that ended at these offsets, in one open transaction. */
   write(...ends: readonly number[]): void {
+    this.writeRows({}, ends);
+  }
+
+  writeRows(fields: Partial<MirrorStateRow>, ends: readonly number[]): void {
     const { id: producerId, epoch: producerEpoch } = this.kafka.holderOf('x');
     const records = ends.map((lastMirroredOffset, partition) => ({
       key: encodeRowKey({ mirror: 'm', topicId: ID, partition }),
-      value: encodeRow(row('STOPPED', { lastMirroredOffset, sourceClusterId: 'here' })),
+      value: encodeRow(row('STOPPED', { ...fields, lastMirroredOffset, sourceClusterId: 'here' })),
       timestamp: 1,
     }));
     const batch = { records, producerId, producerEpoch, baseSequence: 0, isTransactional: true };
@@ -96,4 +105,20 @@ test('G22: partitions that ask in one go share a reading, of what they ask for',
   assert.equal(await bench.run(peer.lastMirroredOffset('t', 1, ZERO_UUID)), 6);
   const elsewhere = new PeerMirrorState(bench.runtime, SETTINGS, 'elsewhere');
   assert.equal(await bench.run(elsewhere.lastMirroredOffset('t', 1, ID)), 'none');
+});
+
+test('G24a: the transactions that the other side closed where it stopped', async () => {
+  const bench = new Bench();
+  const closed = {
+    producerId: 2n ** 41n + 3n,
+    originalProducerId: 3n,
+    producerEpoch: 2,
+    firstOffset: 1,
+    markerOffset: 5,
+  };
+  bench.writeRows({ closedTransactions: [closed] }, [5]);
+  bench.kafka.endAs('x', true);
+  const peer = new PeerMirrorState(bench.runtime, SETTINGS, 'here');
+  assert.deepEqual(await bench.run(peer.closedTransactions('t', 0, ID)), [closed]);
+  assert.equal(await bench.run(peer.closedTransactions('t', 1, ID)), 'none');
 });

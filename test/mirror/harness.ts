@@ -39,6 +39,8 @@ export function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}
     sinceMs: -1,
     reachedMirroring: false,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
     ...fields,
   };
 }

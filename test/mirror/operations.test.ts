@@ -272,7 +272,7 @@ test('A3 a source that does not answer, or lacks the topic, is told per topic', 
 test('A3 D7 removal is forwarded with the offset at which it was looked at', async () => {
   const desk = new Desk(withTopic(ID, { mirror: 'm', removed: false }));
   const topics = [{ topicId: ZERO_UUID, topicName: 't' }];
-  const request = { mirrorName: 'm', topics, validatedAtOffset: -1 };
+  const request = { mirrorName: 'm', topics, validatedAtOffset: -1, openTransactions: 1 };
   assert.equal((await desk.operations.removeTopics(request)).errorCode, 0);
   assert.equal(desk.forwarded[0]?.apiKey, ApiKey.RemoveTopicsFromMirror);
   assert.deepEqual(desk.forwarded[0]?.request, { ...request, validatedAtOffset: 77 });

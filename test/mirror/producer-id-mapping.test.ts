@@ -5,9 +5,11 @@ import fc from 'fast-check';
 import {
   embeddedMapping,
   guestMapping,
+  guestSourceId,
   isSameProducer,
   MAX_HOPS,
   MAX_TAG,
+  mappingExcept,
   type ProducerIdMapping,
 } from '../../src/mirror/producer-id-mapping.ts';
 
@@ -172,4 +174,31 @@ test('T3 batches are of one producer when a mirror in either direction made the 
   assert.equal(same(7n, 7n + TAG + 1n), false);
   assert.equal(same(7n + TAG, 7n + 2n * TAG), false, 'no local id is that high');
   assert.equal(same(-1n, NEGATIVE - 1n), false, '"none" stays "none"');
+});
+
+test('G24a the id at the source comes back, but that of this cluster has none', () => {
+  fc.assert(
+    fc.property(anyTag, anyId, (tag, id) => {
+      const here = map(guestMapping(tag), id);
+      if (here === undefined || id === -1n) return true;
+      // Among those that stay, some look like what others were made to.
+      const stays = id >= TAG;
+      return stays || guestSourceId(tag, here) === id;
+    }),
+  );
+  assert.equal(guestSourceId(5, TAG - 1n), undefined);
+  assert.equal(guestSourceId(5, 6n * TAG + 1n), 6n * TAG + 1n, 'another tag was there before');
+});
+
+test('G24a an exception is of one batch and one id', () => {
+  const plain = guestMapping(3);
+  assert.equal(mappingExcept(plain, []), plain);
+  const producerId = 4n * TAG + 7n;
+  const mapping = mappingExcept(plain, [{ baseOffset: 9, producerId, localProducerId: 7n }]);
+  const at = (id: bigint, baseOffset: number): bigint | undefined =>
+    map({ map: (high, low) => mapping.map(high, low, baseOffset) }, id);
+  assert.equal(at(producerId, 9), 7n);
+  assert.equal(at(producerId, 10), producerId);
+  assert.equal(at(producerId + 1n, 9), producerId + 1n);
+  assert.equal(at(7n, 9), 3n * TAG + 7n);
 });

@@ -44,6 +44,8 @@ function retryTarget(from: MirrorStateName): MirrorStateName {
     sinceMs: 0,
     reachedMirroring: false,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
   };
   const decided = step({ topicName: 't', partition: 0, leaderEpoch: 0, row }, { type: 'retry' }, 0);
   if ('illegal' in decided || decided.row === undefined) throw new Error(`no retry from ${from}`);

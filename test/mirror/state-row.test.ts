@@ -40,6 +40,24 @@ const ROW: MirrorStateRow = {
   sinceMs: 1_700_000_000_000,
   reachedMirroring: true,
   settled: true,
+  closedTransactions: [
+    {
+      producerId: 2n ** 40n + 7n,
+      originalProducerId: 7n,
+      producerEpoch: 3,
+      firstOffset: 2 ** 34,
+      markerOffset: 2 ** 40,
+    },
+  ],
+  closedAtSource: [
+    {
+      producerId: 2n ** 61n,
+      originalProducerId: 8n,
+      producerEpoch: 0,
+      firstOffset: 1,
+      markerOffset: 2,
+    },
+  ],
 };
 
 test("C3 murmur2 gives the values of Apache Kafka's partitioner", () => {
@@ -92,6 +110,8 @@ test('C2 a row with nothing but its plain fields has the defaults of the tagged 
     sinceMs: -1,
     reachedMirroring: false,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
   };
   const bytes = encodeRow(bare);
   // Version, name, partition, state, and no tagged field.

@@ -36,6 +36,7 @@ const EVENTS: Record<MirrorEvent['type'], MirrorEvent> = {
   resume: { type: 'resume' },
   stop: { type: 'stop', membershipOffset: 100 },
   stopped: { type: 'stopped', lastMirroredOffset: 7 },
+  closing: { type: 'closing', transactions: [] },
   settled: { type: 'settled', lastMirroredOffset: 7 },
   fail: { type: 'fail', cause: 'SOURCE_TIMED_OUT', message: 'slow', progressed: false },
   retry: { type: 'retry' },
@@ -63,6 +64,8 @@ function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}): Mirr
     sinceMs: 10,
     reachedMirroring: true,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
     ...fields,
   };
 }
@@ -73,7 +76,8 @@ function take(from: MirrorStateRow | undefined, event: MirrorEvent): StepResult 
 
 function after(from: MirrorStateRow | undefined, event: MirrorEvent): MirrorStateRow {
   const result = take(from, event);
-  assert.ok('row' in result && result.row !== undefined, JSON.stringify(result));
+  const refusal = 'illegal' in result ? result.illegal : 'no record';
+  assert.ok('row' in result && result.row !== undefined, refusal);
   return result.row;
 }
 
@@ -92,7 +96,7 @@ test('S1 every move of the table carries a rule, and step agrees with the table'
         assert.ok('illegal' in result, `${type} in ${name}`);
         continue;
       }
-      assert.match(transition.rule, /^[A-Z]\d+$/, `${type} in ${name}`);
+      assert.match(transition.rule, /^[A-Z]\d+a?$/, `${type} in ${name}`);
       assert.ok('effects' in result, `${type} in ${name}`);
       if (transition.isNoMove) assert.equal(result.row, undefined);
     }
@@ -242,6 +246,38 @@ test('G24 a settled stop keeps its offset, is entered again without a cut, and c
   assert.ok('illegal' in take(settled, EVENTS.fail));
   const stopped = after(settled, { type: 'stopped', lastMirroredOffset: undefined });
   assert.deepEqual([stateName(stopped.state), stopped.lastMirroredOffset], ['STOPPED', 7]);
+});
+
+test('G24a transactions to close are in the row until the stop is settled, or MIRRORING', () => {
+  const closed = {
+    producerId: 2n ** 40n,
+    originalProducerId: 0n,
+    producerEpoch: 1,
+    firstOffset: 3,
+    markerOffset: 7,
+  };
+  const closing: MirrorEvent = { type: 'closing', transactions: [closed] };
+  const planned = after(row('STOPPING'), closing);
+  assert.deepEqual(planned, { ...row('STOPPING'), ...planned, closedTransactions: [closed] });
+  assert.deepEqual(effects(row('STOPPING'), closing), []);
+  assert.deepEqual(effects(planned, EVENTS.claim), ['haltFetch', 'cut']);
+  const settled = after(planned, EVENTS.settled);
+  assert.deepEqual([settled.closedTransactions, settled.lastMirroredOffset], [[closed], 7]);
+  assert.ok('illegal' in take(settled, closing));
+  assert.ok('illegal' in take(row('MIRRORING'), closing));
+  const again = after({ ...settled, state: MirrorState.STOPPED }, EVENTS.prepare);
+  assert.deepEqual(again.closedTransactions, [closed]);
+  assert.deepEqual(after(again, EVENTS.stop).closedTransactions, [closed]);
+  assert.deepEqual(after(again, EVENTS.prepared).closedTransactions, []);
+});
+
+test('G24a what the source closed is learned, and kept by what else is learned', () => {
+  const closedAtSource = [
+    { producerId: 9n, originalProducerId: 5n, producerEpoch: 1, firstOffset: 3, markerOffset: 7 },
+  ];
+  const learned = after(row('PREPARING'), { type: 'learn', closedAtSource });
+  assert.deepEqual(learned.closedAtSource, closedAtSource);
+  assert.deepEqual(after(learned, EVENTS.learn).closedAtSource, closedAtSource);
 });
 
 test('G24 D2 a stop before MIRRORING settles with the previous LMO, or none', () => {

@@ -6,6 +6,7 @@ import {
   WriteTxnMarkersRequest,
   WriteTxnMarkersResponse,
 } from '../../src/protocol/messages/27-write-txn-markers.ts';
+import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import {
   batch,
   OTHER_BROKER,
@@ -49,6 +50,21 @@ test('G10: an open transaction from before the mirror is ended, another is not',
   assert.equal(await end(broker, 7n, false), 0);
   assert.equal(log.logEndOffset, 3);
   assert.equal(partition.append('client', batch(), 1).error, errors.POLICY_VIOLATION.code);
+});
+
+test('G10: a mirrored transaction is not ended, whoever asks', async (t) => {
+  const broker = await startTestBroker(t);
+  broker.createTopic('t');
+  const partition = broker.partition('t');
+  const mirroredId = 2n ** 40n + 7n;
+  broker.gate.set('t', READ_ONLY);
+  const records = transactional(mirroredId, 2);
+  new RecordBatch(records).setPartitionLeaderEpoch(0);
+  assert.equal(partition.appendMirrored([records], 0).error, 0);
+  for (const commit of [true, false]) assert.equal(await end(broker, mirroredId, commit), 0);
+  const { log } = partition;
+  assert.deepEqual([log.logEndOffset, log.lastStableOffset], [2, 0]);
+  assert.equal(log.hasOpenTransaction(mirroredId), true);
 });
 
 test('G10: a partition that another broker leads is asked there', async (t) => {

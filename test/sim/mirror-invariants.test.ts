@@ -93,6 +93,8 @@ describe('durable states', () => {
     sinceMs: 0,
     reachedMirroring: false,
     settled: false,
+    closedTransactions: [],
+    closedAtSource: [],
     ...fields,
   });
   const next = (state: number, fields: Partial<MirrorStateRow> = {}) =>

@@ -9,6 +9,7 @@
 import {
   array,
   bool,
+  int8,
   int32,
   int64,
   type MessageOf,
@@ -92,6 +93,8 @@ export const MirrorTopicValue = message({
      * mirrored before; empty: the mirror made the topic.
      */
     takeoverOffsets: tagged(array('0+', int64), 4, '0+'),
+    /** Of a topic that was removed: 0 undecided transactions are cut off, 1 aborted (G24a). */
+    openTransactions: tagged(int8('0+', { default: 0 }), 5, '0+'),
   },
 });
 /** A decoded {@link MirrorTopicValue}. */

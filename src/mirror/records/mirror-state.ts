@@ -9,8 +9,10 @@ import {
   array,
   bool,
   int8,
+  int16,
   int32,
   int64,
+  int64Exact,
   type MessageOf,
   message,
   string,
@@ -33,6 +35,18 @@ export const MirrorStateKey = message({
 });
 /** A decoded {@link MirrorStateKey}. */
 export type MirrorStateKey = MessageOf<typeof MirrorStateKey>;
+
+/** Transactions that a stop ended with an ABORT marker (guest rule G24a). */
+const closedTransactions = array('0+', {
+  /** In the log of this row's cluster. */
+  producerId: int64Exact('0+'),
+  /** In the log of the source of this row's mirror. */
+  originalProducerId: int64Exact('0+'),
+  producerEpoch: int16('0+'),
+  firstOffset: int64('0+'),
+  /** Recorded before the marker is appended. */
+  markerOffset: int64('0+'),
+});
 
 /** Value of mirror record type 2. */
 export const MirrorStateValue = message({
@@ -61,6 +75,13 @@ export const MirrorStateValue = message({
     reachedMirroring: tagged(bool('0+'), 12, '0+'),
     /** STOPPING with its offset decided: nothing truncates any more (guest rule G24). */
     settled: tagged(bool('0+'), 13, '0+'),
+    /** Those of the last stop, whose markers begin at its last mirrored offset (G24a). */
+    closedTransactions: tagged(closedTransactions, 14, '0+'),
+    /**
+     * As in the row of the source, which mirrored from here before: their markers get the original
+     * ids here (G24a).
+     */
+    closedAtSource: tagged(closedTransactions, 15, '0+'),
   },
 });
 /** A decoded {@link MirrorStateValue}. */
