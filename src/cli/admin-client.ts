@@ -20,6 +20,7 @@ import {
   AddTopicsToMirrorResponse,
 } from '../protocol/messages/12791-add-topics-to-mirror.ts';
 import {
+  OpenTransactions,
   RemoveTopicsFromMirrorRequest,
   RemoveTopicsFromMirrorResponse,
 } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
@@ -180,13 +181,18 @@ export class AdminClient {
   }
 
   /** Removes topics from a mirror: stops mirroring them and makes them writable. */
-  async removeTopics(mirror: string, topics: readonly string[]): Promise<TopicOutcome[]> {
+  async removeTopics(
+    mirror: string,
+    topics: readonly string[],
+    openTransactions: number = OpenTransactions.CUT,
+  ): Promise<TopicOutcome[]> {
     const response = await this.#connection.send(
       RemoveTopicsFromMirrorRequest,
       RemoveTopicsFromMirrorResponse,
       {
         mirrorName: mirror,
         topics: topics.map((topicName) => ({ topicId: ZERO_UUID, topicName })),
+        openTransactions,
       },
     );
     return outcomes(response);

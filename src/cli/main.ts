@@ -106,6 +106,11 @@ function addMirrorsCommands(program: Command): void {
   mirrorsOptions(mirrors.command('remove <name> <topics...>'))
     .description('stop mirroring these topics and make them writable here (failover)')
     .option('--no-wait', 'return before the partitions are STOPPED')
+    .addOption(
+      new Option('--open-transactions <how>', 'at a guest: cut them off, or end them by a marker')
+        .choices(['cut', 'close'])
+        .default('cut'),
+    )
     .action(removeTopics);
   mirrorsOptions(mirrors.command('list')).description('list the mirrors').action(listMirrors);
   mirrorsOptions(mirrors.command('describe [names...]'))

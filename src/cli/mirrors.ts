@@ -4,6 +4,7 @@
  * One function per subcommand, called by `main.ts` with parsed options. Each opens one connection
  * and closes it again; what failed per topic is printed before the command fails.
  */
+import { OpenTransactions } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';
 import {
@@ -128,10 +129,15 @@ async function waitUntilStopped(
 export function removeTopics(
   name: string,
   topics: readonly string[],
-  options: MirrorsOptions & { readonly wait: boolean },
+  options: MirrorsOptions & {
+    readonly wait: boolean;
+    readonly openTransactions: 'cut' | 'close';
+  },
 ): Promise<void> {
   return withAdmin(options, async (admin, output) => {
-    report(await admin.removeTopics(name, topics), `leaving ${name}`, output);
+    const isClosing = options.openTransactions === 'close';
+    const open = isClosing ? OpenTransactions.CLOSE : OpenTransactions.CUT;
+    report(await admin.removeTopics(name, topics, open), `leaving ${name}`, output);
     if (!options.wait) {
       output.text(`Next: twinlog mirrors describe ${name} shows when they are STOPPED.`);
       return;
@@ -142,7 +148,10 @@ export function removeTopics(
       const from = lastMirroredOffset < 0 ? 'nothing was mirrored' : `from ${lastMirroredOffset}`;
       output.text(`  ${topic}-${partition}: STOPPED, writable (${from})`);
     }
-    output.text('Producers may write now; the first new offset is the last mirrored offset shown.');
+    const first = isClosing
+      ? 'each transaction that was open has an abort marker from the last mirrored offset shown on.'
+      : 'the first new offset is the last mirrored offset shown.';
+    output.text(`Producers may write now; ${first}`);
   });
 }
 

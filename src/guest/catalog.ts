@@ -19,6 +19,7 @@ import {
   MirrorTopicValue,
 } from '../mirror/records/mirror-catalog.ts';
 import { type Codec, codec } from '../protocol/codec.ts';
+import { OpenTransactions } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import type { EncodableOf, Message, MessageOf } from '../protocol/schema.ts';
 
 /** Version of every row type so far; later ones add tagged fields. */
@@ -47,6 +48,8 @@ export interface MirrorTopicRow {
    * guests follow it. Absent: the mirror made the topic.
    */
   readonly takeoverOffsets?: readonly number[];
+  /** Of a removed topic, an `OpenTransactions` of the request (G24a); absent: they are cut. */
+  readonly openTransactions?: number;
 }
 
 /** Who runs a mirror's jobs. */
@@ -130,8 +133,12 @@ export function encodeTopic(row: MirrorTopicRow): Uint8Array {
 
 /** Decodes a record value. */
 export function decodeTopic(bytes: Uint8Array): MirrorTopicRow {
-  const { takeoverOffsets, ...row } = decodeValue(topicValue, bytes);
-  return takeoverOffsets.length === 0 ? row : { ...row, takeoverOffsets };
+  const { takeoverOffsets, openTransactions, ...row } = decodeValue(topicValue, bytes);
+  return {
+    ...row,
+    ...(takeoverOffsets.length === 0 ? {} : { takeoverOffsets }),
+    ...(openTransactions === OpenTransactions.CUT ? {} : { openTransactions }),
+  };
 }
 
 /** The record value of a mirror's jobs. */

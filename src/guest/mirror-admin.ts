@@ -36,9 +36,10 @@ import type {
   CreateMirrorResponse,
 } from '../protocol/messages/12790-create-mirror.ts';
 import type { AddTopicsToMirrorRequest } from '../protocol/messages/12791-add-topics-to-mirror.ts';
-import type {
-  RemoveTopicsFromMirrorRequest,
-  RemoveTopicsFromMirrorResponse,
+import {
+  OpenTransactions,
+  type RemoveTopicsFromMirrorRequest,
+  type RemoveTopicsFromMirrorResponse,
 } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import type { MirrorSettingsRow } from './catalog.ts';
 import { type JobOwnership, storeRefusal } from './job-ownership.ts';
@@ -223,6 +224,9 @@ export class GuestMirrorAdmin {
   async #removeTopics(
     request: RemoveTopicsFromMirrorRequest,
   ): Promise<RemoveTopicsFromMirrorResponse> {
+    const { openTransactions } = request;
+    const isKnown = Object.values<number>(OpenTransactions).includes(openTransactions);
+    if (!isKnown) return decideRemoveTopicsFromMirror(this.#decideContext(), request).response;
     const image = this.#context.image();
     const undone = new Map<string, TopicResult>();
     const topics: RemovedTopic[] = [];
@@ -231,7 +235,11 @@ export class GuestMirrorAdmin {
         undone.set(wish.topicName, await this.#undo(wish));
       } else topics.push(this.#localIdOf(image, wish));
     }
-    const decided = decideRemoveTopicsFromMirror(this.#decideContext(), { ...request, topics });
+    const decided = decideRemoveTopicsFromMirror(this.#decideContext(), {
+      ...request,
+      topics,
+      openTransactions: OpenTransactions.CUT,
+    });
     const leaving = new Set(
       decided.records.flatMap((record) =>
         record.type === 'ConfigRecord' ? [record.value.resourceName] : [],
@@ -239,7 +247,7 @@ export class GuestMirrorAdmin {
     );
     const results = await Promise.all(
       decided.response.topics.map((result) =>
-        leaving.has(result.name) ? this.#detach(result) : result,
+        leaving.has(result.name) ? this.#detach(result, openTransactions) : result,
       ),
     );
     for (const result of results) undone.set(result.name, result);
@@ -271,7 +279,7 @@ export class GuestMirrorAdmin {
     return isSources && local !== undefined ? { ...wish, topicId: local } : wish;
   }
 
-  async #detach(result: TopicResult): Promise<TopicResult> {
+  async #detach(result: TopicResult, openTransactions: number): Promise<TopicResult> {
     const { name, topicId } = result;
     const { store } = this.#context;
     const row = store.topic(name);
@@ -285,6 +293,7 @@ export class GuestMirrorAdmin {
       ...current,
       topicId,
       removed: true,
+      openTransactions,
       membershipOffset: newMembershipOffset(this.#context.image(), current.membershipOffset),
     }));
     return resultOf(name, topicId, storeRefusal(code, `The removal of topic '${name}'`));

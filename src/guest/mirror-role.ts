@@ -8,9 +8,14 @@
 import type { Uuid } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { MirrorFailure } from '../mirror/causes.ts';
-import type { MirrorRole } from '../mirror/driver-context.ts';
-import { guestMapping, type ProducerIdMapping } from '../mirror/producer-id-mapping.ts';
+import type { ClosingRole, MirrorRole } from '../mirror/driver-context.ts';
+import {
+  guestMapping,
+  guestSourceId,
+  type ProducerIdMapping,
+} from '../mirror/producer-id-mapping.ts';
 import { parseMirrorSettings } from '../mirror/settings.ts';
+import { OpenTransactions } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import type { JobStore } from './job-ports.ts';
 import { PeerMirrorState } from './peer-rows.ts';
 
@@ -25,6 +30,16 @@ export interface GuestMirrorRoleOptions {
 export class GuestMirrorRole implements MirrorRole {
   readonly topicIdentity = 'own';
   readonly handover = true;
+  readonly closing: ClosingRole = {
+    isWanted: (topic) => {
+      const row = this.#options.store.topic(topic);
+      return row?.removed === true && row.openTransactions === OpenTransactions.CLOSE;
+    },
+    sourceIdOf: (mirror, producerId) =>
+      guestSourceId(this.#settings(mirror).producerIdTag, producerId),
+    closedAtSource: (mirror, topic, partition) =>
+      this.#peer(mirror).closedTransactions(topic, partition, this.sourceTopicIdOf(topic)),
+  };
   readonly #runtime: Runtime;
   readonly #options: GuestMirrorRoleOptions;
   /** By mirror, with the settings that it was made for. */

@@ -20,9 +20,10 @@ import type {
   AddTopicsToMirrorRequest,
   AddTopicsToMirrorResponse,
 } from '../protocol/messages/12791-add-topics-to-mirror.ts';
-import type {
-  RemoveTopicsFromMirrorRequest,
-  RemoveTopicsFromMirrorResponse,
+import {
+  OpenTransactions,
+  type RemoveTopicsFromMirrorRequest,
+  type RemoveTopicsFromMirrorResponse,
 } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import {
   type DecideContext,
@@ -106,11 +107,31 @@ export function decideAddTopicsToMirror(
   );
 }
 
+/** Closing is a choice of guests (G24a), which never ask here; everywhere else a stop cuts (D1). */
+function closingRefusal(openTransactions: number): Refusal {
+  if (openTransactions !== OpenTransactions.CLOSE) {
+    const message = `Open transactions are cut (0) or closed (1), not ${openTransactions}.`;
+    return refuse(ErrorCode.INVALID_REQUEST, message);
+  }
+  return refuse(
+    ErrorCode.INVALID_REQUEST,
+    'Only a guest of an Apache Kafka cluster can close open transactions (G24a); a twinlog ' +
+      'cluster cuts them off and keeps them in lost-and-found.',
+  );
+}
+
 /** Decides RemoveTopicsFromMirror (D6: any number of topics is one batch; D7). */
 export function decideRemoveTopicsFromMirror(
   context: DecideContext,
   request: RemoveTopicsFromMirrorRequest,
 ): Decision<RemoveTopicsFromMirrorResponse> {
+  if (request.openTransactions !== OpenTransactions.CUT) {
+    const { error: errorCode, message: errorMessage } = closingRefusal(request.openTransactions);
+    const topics = request.topics.map(({ topicName: name, topicId }) => {
+      return { name, topicId, errorCode, errorMessage };
+    });
+    return { records: [], response: mirrorTopicsResponse(topics) };
+  }
   return decidePerTopic(context, request.topics, (topic) =>
     planRemoval(context.image, request, topic),
   );

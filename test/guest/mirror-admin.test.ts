@@ -186,6 +186,7 @@ describe('RemoveTopicsFromMirror', () => {
       mirrorName: MIRROR,
       topics: topics.map(([topicName, topicId]) => ({ topicName, topicId: topicId ?? ZERO_UUID })),
       validatedAtOffset: -1,
+      openTransactions: 0,
       ...more,
     } satisfies RemoveTopicsFromMirrorRequest)) as RemoveTopicsFromMirrorResponse;
     return response;
@@ -207,6 +208,23 @@ describe('RemoveTopicsFromMirror', () => {
     assert.equal(membership?.removed, true);
     assert.equal(membership?.offset, cluster.image.offset);
     assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 2);
+  });
+
+  test('G24a: the wish about open transactions is in the row, others are refused', async () => {
+    const cluster = await member(['t', id(1), [GUEST, 1]], ['u', id(2), [GUEST, 1]]);
+    const unknown = await remove(cluster, [['t']], { openTransactions: 2 });
+    assert.equal(unknown.errorCode, errors.INVALID_REQUEST.code);
+    assert.equal(cluster.catalog.topic('t')?.removed, false);
+    assert.equal((await remove(cluster, [['t']], { openTransactions: 1 })).errorCode, 0);
+    assert.equal((await remove(cluster, [['u']])).errorCode, 0);
+    const wishes = ['t', 'u'].map((name) => {
+      const row = cluster.catalog.topic(name);
+      return [row?.removed, row?.openTransactions ?? 0];
+    });
+    assert.deepEqual(wishes, [
+      [true, 1],
+      [true, 0],
+    ]);
   });
 
   test('S7: the membership is newer even where the metadata stands still', async () => {

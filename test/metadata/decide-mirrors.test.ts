@@ -213,16 +213,18 @@ function remove(
   names: [string, ReturnType<typeof id>?][],
   mirrorName = '',
   validatedAtOffset = -1,
+  openTransactions = 0,
 ) {
   const topics = names.map(([topicName, topicId]) => ({
     topicName,
     topicId: topicId ?? ZERO_UUID,
   }));
-  const request = { mirrorName, topics, validatedAtOffset };
+  const request = { mirrorName, topics, validatedAtOffset, openTransactions };
   const { records, response } = decideRemoveTopicsFromMirror(contextOf(image), request);
   return {
     records,
     errors: response.topics.map((result) => errorName(result.errorCode)),
+    messages: response.topics.map((result) => result.errorMessage),
     after: imageOf(records, image),
   };
 }
@@ -237,6 +239,18 @@ describe('decideRemoveTopicsFromMirror', () => {
       removed: true,
       offset: image.offset + 1,
     });
+  });
+
+  it('G24a: closing open transactions is refused, with the reason', () => {
+    for (const [wish, reason] of [
+      [1, /^Only a guest of an Apache Kafka cluster can close open transactions/],
+      [2, /^Open transactions are cut \(0\) or closed \(1\), not 2\.$/],
+    ] as const) {
+      const { errors, messages, records } = remove([['mirrored', id(2)], ['nope']], 'm', -1, wish);
+      assert.deepEqual(errors, ['INVALID_REQUEST', 'INVALID_REQUEST']);
+      for (const message of messages) assert.match(message ?? '', reason);
+      assert.deepEqual(records, []);
+    }
   });
 
   it('D7: removing a removed topic is a success and writes nothing', () => {

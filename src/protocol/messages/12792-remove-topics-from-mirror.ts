@@ -5,6 +5,7 @@
  */
 import {
   array,
+  int8,
   int16,
   int32,
   int64,
@@ -15,6 +16,9 @@ import {
   tagged,
   uuid,
 } from '../schema.ts';
+
+/** What becomes of transactions that are undecided where a topic is stopped. */
+export const OpenTransactions = { CUT: 0, CLOSE: 1 } as const;
 
 /** Request of API 12792, version 0. */
 export const RemoveTopicsFromMirrorRequest = message({
@@ -27,6 +31,8 @@ export const RemoveTopicsFromMirrorRequest = message({
     mirrorName: string('0+', { ignorable: true }),
     topics: array('0+', { topicId: uuid('0+'), topicName: string('0+') }),
     validatedAtOffset: tagged(int64('0+', { default: -1 }), 0, '0+'),
+    /** {@link OpenTransactions} (guest rule G24a). */
+    openTransactions: tagged(int8('0+', { default: 0 }), 1, '0+'),
   },
 });
 /** A decoded {@link RemoveTopicsFromMirrorRequest}. */
