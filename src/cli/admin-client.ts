@@ -91,8 +91,8 @@ export class AdminClient {
     bootstrap: string,
     option: string,
     what: string,
-  ): Promise<AdminClient> {
     security?: ConnectionSecurity,
+  ): Promise<AdminClient> {
     const addresses = bootstrap.split(',').map((text) => parseAddress(text, option));
     for (;;) {
       const address = addresses.shift();
@@ -110,14 +110,14 @@ export class AdminClient {
     runtime: Runtime,
     address: { readonly host: string; readonly port: number },
     what: string,
-  ): Promise<AdminClient> {
     security?: ConnectionSecurity,
+  ): Promise<AdminClient> {
     try {
       const connection = await KafkaConnection.connect(runtime, {
         ...address,
         clientId: 'twinlog-admin',
-        requestTimeoutMs: REQUEST_TIMEOUT_MS,
         security,
+        requestTimeoutMs: REQUEST_TIMEOUT_MS,
       });
       return new AdminClient(connection);
     } catch (error) {

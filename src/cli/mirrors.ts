@@ -7,8 +7,8 @@
 import { OpenTransactions } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
 import { AdminClient, type TopicOutcome } from './admin-client.ts';
 import { parseSetting, processRuntime } from './broker-process.ts';
-import {
 import { commandSecurity, mirrorSettings } from './client-config.ts';
+import {
   describeCauses,
   describeTable,
   type PartitionStatus,
@@ -20,9 +20,9 @@ import { CommandError, type Output, stdoutOutput, table } from './output.ts';
 export interface MirrorsOptions {
   /** HOST:PORT of any broker of the destination. */
   readonly bootstrapServer: string;
-  readonly json: boolean;
   /** File with the settings of a client of the destination. */
   readonly commandConfig?: string;
+  readonly json: boolean;
 }
 
 const WAIT_INTERVAL_MS = 200;
@@ -38,8 +38,8 @@ async function withAdmin(
     bootstrapServer,
     '--bootstrap-server',
     'twinlog',
-  );
     commandSecurity(options.commandConfig),
+  );
   try {
     await run(admin, stdoutOutput(options.json));
   } finally {
@@ -53,9 +53,9 @@ export function createMirror(
   options: MirrorsOptions & {
     readonly source: string;
     readonly config: readonly string[];
-    readonly skipValidation: boolean;
     /** File with the settings of a client of the source. */
     readonly sourceConfig?: string;
+    readonly skipValidation: boolean;
   },
 ): Promise<void> {
   return withAdmin(options, async (admin, output) => {
