@@ -6,6 +6,7 @@
  * Invariants:
  * - A failing disk is reported to the owner once and goes no further; any other error is a fault.
  * - Every visible change ends with a notice to `watchers`.
+ * - With `flushBeforeCommit` the owner may commit what is durable, and no more (S2).
  * - A followed log start above the high watermark waits until that has passed it (F8).
  */
 import { DiskError } from '../io/runtime.ts';
@@ -29,6 +30,7 @@ export class PartitionLog {
   readonly #owner: LogOwner;
   readonly #bytes: AppendedBytes;
   #pendingLogStart: number | undefined;
+  #isFlushing = false;
 
   constructor(log: Log, owner: LogOwner) {
     this.log = log;
@@ -79,6 +81,32 @@ export class PartitionLog {
     }
     this.watchers.notify();
     return result;
+  }
+
+  /**
+   * How far this replica's log lets the high watermark go. With `flushBeforeCommit` not beyond what
+   * is durable; then a flush begins, and the watermark moves when it is done.
+   */
+  committableEnd(): number {
+    const { logEndOffset, durableEndOffset, config } = this.log;
+    if (!config.flushBeforeCommit || durableEndOffset >= logEndOffset) return logEndOffset;
+    if (!this.#isFlushing) void this.#flushToCommit();
+    return durableEndOffset;
+  }
+
+  /** One at a time: what is appended meanwhile shares the next one. */
+  async #flushToCommit(): Promise<void> {
+    this.#isFlushing = true;
+    try {
+      await this.log.flush();
+    } catch (error) {
+      this.failed(error);
+      return;
+    } finally {
+      this.#isFlushing = false;
+    }
+    this.guarded(() => this.#owner.advance());
+    this.watchers.notify();
   }
 
   /** Sets the high watermark if that is higher; true when it or the log start moved. */

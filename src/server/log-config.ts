@@ -5,6 +5,7 @@
  * when a topic's overrides change.
  */
 import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
+import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import type {
   CleanupPolicy,
   LogCompression,
@@ -32,6 +33,8 @@ export function logConfigOf(topic: string, image: MetadataImage, config: BrokerC
     fileDeleteDelayMs: number('file.delete.delay.ms'),
     flushMessages: number('flush.messages'),
     flushMs: number('flush.ms'),
+    // What a mirror row speaks of is acted on at once, and may be durable before it (S2).
+    flushBeforeCommit: topic === MIRROR_STATE_TOPIC,
     cleanupPolicy: cleanupPolicy(text('cleanup.policy')),
     compressionType: (compression === 'uncompressed' ? 'none' : compression) as LogCompression,
     maxMessageBytes: number('max.message.bytes'),

@@ -3,7 +3,8 @@
  *
  * `follow` compares the log with what was seen before and tells what was cut and what was added.
  * Looked at after every event, that costs two comparisons; the bytes of what was there before are
- * compared again when the log was opened anew. Batches below the log start stay in the memory.
+ * compared again when the log was opened anew. Batches below the log start stay in the memory. A
+ * shadow follows a log to its end, or as far as it is committed.
  */
 import { assert } from '../base/assert.ts';
 import { forEachBatch, RecordBatch } from '../protocol/record-batch.ts';
@@ -30,15 +31,20 @@ export interface LogChange {
 const NO_CHANGE: LogChange = { cut: [], added: [] };
 
 /** Every batch of a log from the one that holds `from` on; `from` must be in the log. */
-export function readLog(log: Log, from: number = log.localLogStartOffset): SeenBatch[] {
+export function readLog(
+  log: Log,
+  from: number = log.localLogStartOffset,
+  end: number = log.logEndOffset,
+): SeenBatch[] {
   const seen: SeenBatch[] = [];
-  for (let offset = from; offset < log.logEndOffset; ) {
+  for (let offset = from; offset < end; ) {
     const read = log.read(offset, READ_BYTES, 'logEnd', true);
     assert(read.error === 0, `${log.directory}: offset ${offset} reads with error ${read.error}`);
     const before = offset;
     for (const chunk of read.records) {
       const scan = forEachBatch(chunk, 0, chunk.length, (batch) => {
         const { baseOffset, nextOffset } = batch;
+        if (baseOffset >= end) return;
         seen.push({ baseOffset, nextOffset, bytes: new Uint8Array(batch.slice()) });
         offset = nextOffset;
       });
@@ -93,32 +99,32 @@ export class LogShadow {
     return this.#byBase.get(baseOffset);
   }
 
-  /** Looks at the log; see the file header. */
-  follow(log: Log): LogChange {
-    const { logStartOffset, logEndOffset } = log;
+  /** Looks at the log, below `end` only; see the file header. */
+  follow(log: Log, end: number = log.logEndOffset): LogChange {
+    const { logStartOffset } = log;
     const reopened = this.#log !== log;
-    if (!reopened && logStartOffset === this.#start && logEndOffset === this.#end) return NO_CHANGE;
+    if (!reopened && logStartOffset === this.#start && end === this.#end) return NO_CHANGE;
     this.#log = log;
     if (logStartOffset > this.#end) this.#startedOver = true;
-    const change = reopened ? this.#compareAll(log) : this.#compareEnds(log);
+    const change = reopened ? this.#compareAll(log, end) : this.#compareEnds(log, end);
     this.#start = logStartOffset;
-    this.#end = logEndOffset;
+    this.#end = end;
     return change;
   }
 
   /** The same log object: only its ends can have moved. */
-  #compareEnds(log: Log): LogChange {
-    const cut = this.#dropFrom(log.logEndOffset, log.logStartOffset);
+  #compareEnds(log: Log, end: number): LogChange {
+    const cut = this.#dropFrom(end, log.logStartOffset);
     const from = Math.max(this.#lastEnd(), log.logStartOffset);
-    const added = from < log.logEndOffset ? readLog(log, from) : [];
+    const added = from < end ? readLog(log, from, end) : [];
     this.#add(added);
     return { cut, added };
   }
 
-  #compareAll(log: Log): LogChange {
-    const found = readLog(log);
+  #compareAll(log: Log, logEnd: number): LogChange {
+    const found = readLog(log, log.localLogStartOffset, logEnd);
     this.#prepend(found);
-    const first = found[0]?.baseOffset ?? log.logEndOffset;
+    const first = found[0]?.baseOffset ?? logEnd;
     let index = this.#batches.findIndex(({ baseOffset }) => baseOffset >= first);
     if (index < 0) index = this.#batches.length;
     let same = 0;

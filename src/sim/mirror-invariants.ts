@@ -116,11 +116,10 @@ export class MirrorInvariants {
     this.#sourceLosses++;
   }
 
-  /** Rows and batches that were not synced are gone, in any combination. */
+  /** Batches that were not synced are gone, in any combination; durable rows are not (S2). */
   destinationLostPower(): void {
     this.#destinationLosses++;
     this.#destinationLost = true;
-    this.states.lostPower();
   }
 
   /** Looks at both clusters; throws a Fault that names rule and partition. */

@@ -3,8 +3,8 @@
  *
  * Looked at after every event. Judged by the contract's text and not by the product's table: legal
  * moves (S1), one state epoch at a time and no older leader epoch (S4), a new episode only for a
- * newer membership (S7), an exclusive LMO that a stop before mirroring leaves alone (D2, D4). After
- * a power loss the rows may go back; then the history starts anew.
+ * newer membership (S7), an exclusive LMO that a stop before mirroring leaves alone (D2, D4). A row
+ * is durable when it is committed; from then on neither a kill nor a power loss takes it (S2).
  */
 import { assert, present } from '../base/assert.ts';
 import {
@@ -81,7 +81,6 @@ export class StateWatch {
   readonly #onRow: RowListener;
   readonly #logs = new Map<number, LogShadow>();
   readonly #rows = new Map<string, MirrorStateRow>();
-  #mayGoBack = false;
 
   constructor(cluster: SimCluster, onRow: RowListener) {
     this.#cluster = cluster;
@@ -93,18 +92,11 @@ export class StateWatch {
     return this.#rows.get(`${mirror}:${topicId}:${partition}`);
   }
 
-  /** The cluster's power failed: rows may be lost. */
-  lostPower(): void {
-    this.#mayGoBack = true;
-  }
-
   /** Reads what is new. */
   look(): void {
     const broker = this.#cluster.broker;
     const topic = broker?.services.metadata.image.topicsByName.get(MIRROR_STATE_TOPIC);
     if (topic === undefined) return;
-    const start = this.#mayGoBack;
-    if (start) this.#startAnew();
     for (const index of topic.partitions.keys()) {
       const log = this.#cluster.partition(MIRROR_STATE_TOPIC, index)?.log;
       if (log === undefined || log.isOffline) continue;
@@ -113,19 +105,17 @@ export class StateWatch {
         shadow = new LogShadow();
         this.#logs.set(index, shadow);
       }
-      const { cut, added } = shadow.follow(log);
-      assert(cut.length === 0, `S2: ${MIRROR_STATE_TOPIC}-${index} lost rows that were durable`);
-      for (const batch of added) this.#replay(batch, start);
+      const lost = `S2: ${MIRROR_STATE_TOPIC}-${index} lost rows that were durable`;
+      assert(log.logEndOffset >= shadow.end, lost);
+      // After a restart it takes a while until the log knows how much of it is committed.
+      if (log.highWatermark < shadow.end) continue;
+      const { cut, added } = shadow.follow(log, log.highWatermark);
+      assert(cut.length === 0, lost);
+      for (const batch of added) this.#replay(batch);
     }
   }
 
-  #startAnew(): void {
-    this.#mayGoBack = false;
-    this.#logs.clear();
-    this.#rows.clear();
-  }
-
-  #replay(seen: SeenBatch, unchecked: boolean): void {
+  #replay(seen: SeenBatch): void {
     for (const { key, value } of decodeRecords(batchOf(seen), noCompression, MAX_BATCH_BYTES)) {
       const named = key === null ? undefined : decodeRowKey(key);
       if (named === undefined) continue;
@@ -136,7 +126,7 @@ export class StateWatch {
       }
       const row = decodeRow(value);
       const before = this.#rows.get(text);
-      if (!unchecked) checkMove(before, row);
+      checkMove(before, row);
       this.#rows.set(text, row);
       this.#onRow(named, before, row);
     }

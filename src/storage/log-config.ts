@@ -27,6 +27,8 @@ export interface LogConfig {
   readonly fileDeleteDelayMs: number;
   readonly flushMessages: number;
   readonly flushMs: number;
+  /** A record counts as committed only once it is durable here; no setting of Apache Kafka's. */
+  readonly flushBeforeCommit: boolean;
   readonly cleanupPolicy: CleanupPolicy;
   readonly compressionType: LogCompression;
   readonly maxMessageBytes: number;
@@ -56,6 +58,7 @@ export const DEFAULT_LOG_CONFIG: LogConfig = Object.freeze({
   fileDeleteDelayMs: 60_000,
   flushMessages: Number.MAX_SAFE_INTEGER,
   flushMs: Number.MAX_SAFE_INTEGER,
+  flushBeforeCommit: false,
   cleanupPolicy: 'delete',
   compressionType: 'producer',
   maxMessageBytes: 1_048_588,

@@ -173,6 +173,12 @@ export class Log {
     return this.#store.recoveryPoint;
   }
 
+  /** Up to where the log is durable; the log end when all of it is. */
+  get durableEndOffset(): number {
+    const { recoveryPoint, batchesEnd, logEndOffset } = this.#store;
+    return recoveryPoint < batchesEnd ? recoveryPoint : logEndOffset;
+  }
+
   /** The recovery point, for its checkpoint; undefined for a log that was never flushed. */
   get checkpointedRecoveryPoint(): number | undefined {
     return this.#store.isNamed ? this.#store.recoveryPoint : undefined;

@@ -23,7 +23,7 @@ const RULES: Readonly<Record<string, string>> = {
   'source-lost': 'D3 D1 D4',
   'disk-full': 'S2 S3 S5 F5',
   'source-power': 'F9 F10 T4',
-  'destination-power': 'T1 S3 F5',
+  'destination-power': 'S2 T1 S3 F5',
   failback: 'B1 B2 T2 T4 P1 D5',
 };
 
