@@ -1,6 +1,6 @@
 /**
- * What is to be done next about a native topic that is taken into a mirror (G29 from the recorded
- * row on): pure decisions of `takeover.ts`.
+ * What is to be done next about a topic of a mirror that Apache brokers lead, above all a native
+ * one that is taken in (G29 from the recorded row on): pure decisions of `takeover.ts`.
  *
  * Everything is worked out from the metadata and the rows, never from what was done before. Order,
  * per topic: settings forced and writers locked out, every partition reassigned to guests first and

@@ -1,5 +1,8 @@
 /**
- * Takes native topics over from the Apache brokers, for a mirror that they were added to (G29).
+ * Takes native topics over from the Apache brokers, for a mirror that they were added to (G29), and
+ * members of which an Apache broker came to lead a partition: followers start in sync, so that
+ * happens to a guest that is away between making a topic and having the ISR to itself (G12), and in
+ * maintenance (G19).
  *
  * A job of the guest that runs the mirror's jobs (see `takeover-plan.ts`); it ends where a guest
  * leads. Level-triggered: `pass` looks at metadata and rows and does what comes next, so it may be
@@ -92,7 +95,8 @@ export class Takeover {
       if (!this.#options.ownership.isOwner(mirror)) continue;
       for (const [name, row] of store.topics(mirror)) {
         const topic = image.topicsByName.get(name);
-        if (!isTakeover(row) || topic === undefined || row.topicId !== topic.id) continue;
+        if (row.removed && !isTakeover(row)) continue;
+        if (topic === undefined || row.topicId !== topic.id) continue;
         const rowOf = (partition: number): MirrorStateRow | undefined =>
           store
             .rows(mirror)

@@ -35,6 +35,7 @@ async function taken(
     [1, 2],
     [2, 3],
   ],
+  takeoverOffsets: readonly number[] = partitions.map((_, index) => 10 + index),
 ): Promise<TestCluster> {
   const cluster = await new TestCluster().withMirror();
   cluster.commit(...topic('t', T, ...partitions.map((list) => [...list])));
@@ -47,7 +48,7 @@ async function taken(
     sourceTopicId: SOURCE_ID,
     finalConfigs: finalConfigs(cluster.image, new Map(Object.entries(OWN))),
     targetReplicationFactor: 2,
-    takeoverOffsets: partitions.map((_, index) => 10 + index),
+    ...(takeoverOffsets.length === 0 ? {} : { takeoverOffsets }),
   });
   cluster.trace.length = 0;
   return cluster;
@@ -145,6 +146,27 @@ describe('a native topic is taken over', () => {
     await process.run();
     assert.deepEqual(process.cluster.trace, ['elect t-0']);
     assert.deepEqual(leaders(process), [GUEST, GUEST]);
+  });
+
+  test('G12 so is that of a topic just made, whose guest was away before it was alone', async () => {
+    const process = new Process(await taken([[GUEST, 1, 2]], []));
+    const { cluster, takeover } = process;
+    for (const [name, value] of Object.entries({ ...LOCKED, ...FORCED })) {
+      cluster.setConfig('t', name, value);
+    }
+    cluster.setLeader('t', 0, 1, [1, 2]);
+    process.lagging.add(0);
+    await process.run();
+    assert.deepEqual(cluster.trace, []);
+    assert.deepEqual(
+      takeover.explain().map(({ reason }) => reason),
+      [`guest ${GUEST} copies it from offset 0 on`],
+    );
+    process.lagging.clear();
+    await process.run();
+    assert.deepEqual(cluster.trace, ['elect t-0']);
+    assert.deepEqual(leaders(process), [GUEST]);
+    assert.deepEqual(takeover.explain(), []);
   });
 
   test('G23 other live guests are replicas, too', async () => {
