@@ -18,6 +18,7 @@ import {
 import { arrival, fillTopic } from './mirror.ts';
 import { cpuSeconds, residentMemoryMiB } from './processes.ts';
 import { type Measurement, quantile } from './report.ts';
+import { awaitServed } from './served.ts';
 
 const RECORD_BYTES = 1024;
 const BYTES_PER_GIB = 2 ** 30;
@@ -173,6 +174,8 @@ export function measureNeighbour(
   return whileMirroring(contestant, bench, shape, async (job) => {
     const brokers = target.brokers.map(({ id }) => id);
     await java.createTopic(target.bootstrap, neighbour, 1, {}, { 0: brokers });
+    const { host, port } = target.broker(brokers[0] ?? 0);
+    await awaitServed(`${host}:${port}`, [neighbour]);
     const loadSeconds = 2 * WARMUP_SECONDS + seconds;
     const { done } = steadyLoad(bench, job, NEIGHBOUR_LOAD_MB, loadSeconds);
     const produced = await java.request<{ p50Ms: number; p99Ms: number; maxMs: number }>(

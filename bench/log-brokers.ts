@@ -12,6 +12,7 @@ import { RawClient } from '../test/interop/raw-client.ts';
 import { startTwinlog, type TwinlogBroker } from '../test/interop/twinlog.ts';
 import { cpuSeconds, residentMemoryMiB } from './processes.ts';
 import type { Measurement } from './report.ts';
+import { awaitServed } from './served.ts';
 
 const RECORD_BYTES = 1024;
 const IDLE_SAMPLE_MS = 1_500;
@@ -21,8 +22,6 @@ const REQUEST_BOUND_MS = 600_000;
 const STOP_BOUND_MS = 300_000;
 const PARTITIONS_PER_TOPIC = 1000;
 const POLL_MS = 10;
-/** The timestamp that ListOffsets takes for the end. */
-const LATEST = -1n;
 const LATENCY_RATE = 100;
 
 /** A broker under test. */
@@ -127,6 +126,7 @@ export async function measureThroughput(
 ): Promise<{ produce: Measurement; consume: Measurement }> {
   await java.createTopic(broker.bootstrap, topic, shape.partitions);
   await whenLed(broker, [topic]);
+  await awaitServed(broker.bootstrap, [topic], REQUEST_BOUND_MS);
   const produce = await loaded(broker, java, 'fill', topic, shape);
   await loaded(broker, java, 'drain', topic, { ...shape, gib: shape.gib / 8 });
   const consume = await loaded(broker, java, 'drain', topic, shape);
@@ -154,27 +154,6 @@ async function whenLed(broker: BenchBroker, topics: readonly string[]): Promise<
   throw new Error(`${broker.name}: partitions have no leader`);
 }
 
-/**
- * Waits until the broker answers for every partition as its leader: it may do so later than the
- * controller names it, and clients that come before are told of an unknown topic.
- */
-async function whenServed(broker: BenchBroker, topics: readonly string[]): Promise<void> {
-  await whenLed(broker, topics);
-  const [host = '', port = ''] = broker.bootstrap.split(':');
-  await using client = await RawClient.connect(host, Number(port), REQUEST_BOUND_MS);
-  const deadline = performance.now() + REQUEST_BOUND_MS;
-  for (const { name, partitions } of (await client.metadata(topics)).topics) {
-    for (const { partition } of partitions) {
-      while ((await client.findOffset(name ?? '', partition, LATEST)).error !== 0) {
-        if (performance.now() > deadline) {
-          throw new Error(`${broker.name}: ${name}-${partition} is not served`);
-        }
-        await sleep(POLL_MS);
-      }
-    }
-  }
-}
-
 async function secondsOf(work: () => Promise<void>): Promise<number> {
   const start = performance.now();
   await work();
@@ -198,7 +177,8 @@ export async function measureManyPartitions(
     await whenLed(broker, topics);
   });
   await java.createTopic(bootstrap, 'latency', 1);
-  await whenServed(broker, [...topics, 'latency']);
+  await whenLed(broker, [...topics, 'latency']);
+  await awaitServed(bootstrap, [...topics, 'latency'], REQUEST_BOUND_MS);
   for (const topic of topics) {
     const load = { bootstrap, topic, partitions: PARTITIONS_PER_TOPIC, compression: 'none' };
     // One run of neighbouring records for each partition; see Loads.java.

@@ -33,6 +33,7 @@ import {
 } from './contestants.ts';
 import { cpuSeconds, machine, peakMemoryMiB } from './processes.ts';
 import { type Measurement, printReport } from './report.ts';
+import { awaitServed } from './served.ts';
 
 const RECORD_BYTES = 1024;
 const ONE_WAY_DELAY_MS = 40;
@@ -102,6 +103,7 @@ export async function fillTopic(
   const onLeader = Array.from({ length: partitions }, (_, index) => [index, [source.leader.id]]);
   const assignment = Object.fromEntries(onLeader);
   await java.createTopic(source.direct, topic, partitions, {}, assignment);
+  await awaitServed(source.direct, [topic]);
   const load = { bootstrap: source.direct, topic, partitions, compression, records };
   const parameters = { ...load, size: RECORD_BYTES };
   const { seconds } = await java.request<{ seconds: number }>('fill', parameters, JOB_BOUND_MS);
