@@ -21,7 +21,7 @@ import type { MirrorStateRow } from '../mirror/state-row.ts';
 import { MirrorState } from '../mirror/states.ts';
 import type { MirrorTopicRow } from './catalog.ts';
 import { guests, isGuest, isLive } from './guest-brokers.ts';
-import { isOver } from './handover-plan.ts';
+import { isOver, isSettled } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
 import { type ConfigChange, forcedChanges, isLocked, restoreChanges } from './topic-settings.ts';
 
@@ -61,7 +61,8 @@ export function planTakeover(
   row: MirrorTopicRow,
   rowOf: (partition: number) => MirrorStateRow | undefined,
 ): TakeoverPlan {
-  return row.removed
+  // One that left before a guest led it for good is led by one once more, which stops it.
+  return row.removed && isTakeover(row)
     ? planReturn(image, topic, row, rowOf)
     : planTaking(image, brokerId, topic, row, rowOf);
 }
@@ -74,9 +75,11 @@ function planTaking(
   rowOf: (partition: number) => MirrorStateRow | undefined,
 ): TakeoverPlan {
   const overrides = image.configs(ConfigResourceType.TOPIC, topic.name);
-  // Of a topic whose source is gone (Y5) the handover has the rest.
+  // Without the lock nobody but a guest can have come to lead a topic that left: it is native.
+  const isNative = row.removed && !isLocked(overrides);
+  // Of a topic that left, or whose source is gone (Y5), the handover has the rest.
   const isTaken = (partition: PartitionRegistration): boolean =>
-    isGuest(image, partition.leader) || isOver(rowOf(partition.partition), row);
+    isNative || isGuest(image, partition.leader) || isOver(rowOf(partition.partition), row);
   const nothing = { changes: [], elections: [], isUndone: false };
   const partitions = [...topic.partitions];
   if (partitions.every(([, partition]) => isTaken(partition))) {
@@ -143,7 +146,8 @@ function planReturn(
   const isBack = [...steps.values()].every(({ kind }) => kind === 'done');
   const overrides = image.configs(ConfigResourceType.TOPIC, topic.name);
   const changes = isBack ? restoreChanges(overrides, row.finalConfigs) : [];
-  return { changes, steps, elections: [], isUndone: isBack && changes.length === 0 };
+  const elections = [...steps].flatMap(([index, { kind }]) => (kind === 'elect' ? [index] : []));
+  return { changes, steps, elections, isUndone: isBack && changes.length === 0 };
 }
 
 function returnStep(
@@ -152,8 +156,14 @@ function returnStep(
   row: MirrorStateRow | undefined,
 ): TakeoverStep {
   const isStopped = row === undefined || row.state === MirrorState.STOPPED;
-  if (!isStopped) return wait('its mirroring is being stopped');
   const future = futureReplicas(partition);
+  if (!isStopped) {
+    // Its stop is for a guest to make, and an Apache broker leads since an outage.
+    const [first = -1] = future;
+    const isLost = !isSettled(row) && !isGuest(image, partition.leader);
+    const mayLead = isGuest(image, first) && isLive(image, first) && partition.isr.includes(first);
+    return isLost && mayLead ? { kind: 'elect' } : wait('its mirroring is being stopped');
+  }
   if (!partition.replicas.some((id) => isGuest(image, id))) {
     return isMoving(partition) ? wait('its reassignment is under way') : DONE;
   }

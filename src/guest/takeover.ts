@@ -22,7 +22,7 @@ import { alterTopicConfigs, type TopicChanges } from './config-requests.ts';
 import type { JobOwnership } from './job-ownership.ts';
 import { type JobContext, nameOf, type PartitionName } from './job-ports.ts';
 import { byTopic, type Reassignment, reassign } from './reassignments.ts';
-import { isTakeover, planTakeover, type TakeoverPlan } from './takeover-plan.ts';
+import { planTakeover, type TakeoverPlan } from './takeover-plan.ts';
 
 /** Pause before something that was asked for, or refused, is asked for again, in ms. */
 export const ASK_AGAIN_MS = 1_000;
@@ -95,7 +95,6 @@ export class Takeover {
       if (!this.#options.ownership.isOwner(mirror)) continue;
       for (const [name, row] of store.topics(mirror)) {
         const topic = image.topicsByName.get(name);
-        if (row.removed && !isTakeover(row)) continue;
         if (topic === undefined || row.topicId !== topic.id) continue;
         const rowOf = (partition: number): MirrorStateRow | undefined =>
           store

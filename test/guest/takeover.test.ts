@@ -256,6 +256,32 @@ describe('a topic leaves the mirror before a guest leads it', () => {
     }
   });
 
+  test('G24 what an Apache broker came to lead is led again by a guest, which stops it', async () => {
+    const all = { ...LOCKED, ...FORCED };
+    for (const offsets of [[], [10]]) {
+      const process = new Process(await taken([[GUEST, 1, 2]], offsets));
+      const { cluster } = process;
+      for (const [name, value] of Object.entries(all)) cluster.setConfig('t', name, value);
+      cluster.setRow('t', 0, 'MIRRORING', {});
+      await leave(cluster);
+      cluster.setLeader('t', 0, 1, [1, 2]);
+      await process.run();
+      assert.deepEqual(cluster.trace, ['elect t-0']);
+      cluster.setRow('t', 0, 'STOPPING', { settled: true });
+      cluster.setLeader('t', 0, 1, [1, 2]);
+      await process.run();
+      assert.deepEqual(cluster.trace, ['elect t-0'], 'the handover has the rest');
+    }
+  });
+
+  test('G24 a native topic that was mirrored is left alone', async () => {
+    const process = new Process(await taken([[1, GUEST]], []));
+    await leave(process.cluster);
+    await process.run();
+    assert.deepEqual(process.cluster.trace, []);
+    assert.deepEqual(process.takeover.explain(), []);
+  });
+
   test('G24 what a guest leads is left to its stop', async () => {
     const process = new Process(await taken());
     await process.run();
