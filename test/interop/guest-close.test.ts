@@ -1,0 +1,191 @@
+/**
+ * A failover to a real Apache Kafka cluster while a transaction is open, which is ended by a marker
+ * instead of a cut (G24a), and the failback: the marker ends it at the first cluster, too.
+ *
+ * Tests build on each other.
+ */
+import assert from 'node:assert/strict';
+import { readdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, test } from 'node:test';
+import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { ensureAppCds } from './app-cds.ts';
+import type { ClientRecord } from './client.ts';
+import { javaClient } from './clusters.ts';
+import { compareSequences } from './compare.ts';
+import { startGuest } from './guest.ts';
+import { replicaBatches } from './guest-watch.ts';
+import { interopSkipReason } from './kafka-jars.ts';
+import { awaitState, partitionsOf, until } from './mirror-watch.ts';
+import type { RawBatch } from './raw-log.ts';
+import { tool } from './tools.ts';
+import type { TwinlogBroker } from './twinlog.ts';
+
+const skip = await interopSkipReason();
+const TOPIC = 'undecided';
+const TAG = 2n ** 40n;
+/** Transactional, control. */
+const MARKER_ATTRIBUTES = 0x30;
+/** Where the source's last stable offset was, in the middle of two transactions. */
+const LAST_MIRRORED = 6;
+
+interface Side {
+  readonly cluster: KafkaCluster;
+  readonly guest: TwinlogBroker;
+}
+
+let a: Side;
+let b: Side;
+
+async function startSide(name: string): Promise<Side> {
+  const cluster = await startKafka({ name: `close-${name}` });
+  return { cluster, guest: await startGuest({ name: `close-guest-${name}`, cluster }) };
+}
+
+if (skip === false) {
+  before(async () => {
+    await ensureAppCds();
+    [a, b] = await Promise.all([startSide('a'), startSide('b')]);
+    const java = await javaClient();
+    await java.createTopic(a.cluster.bootstrap, TOPIC, 1);
+    await b.guest.mirrors('create', 'from-a', '--source', a.cluster.bootstrap);
+    await a.guest.mirrors('create', 'from-b', '--source', b.cluster.bootstrap);
+  });
+  after(async () => {
+    for (const side of [a, b]) {
+      await side?.guest.destroy();
+      await side?.cluster.destroy();
+    }
+  });
+}
+
+function three(text: string) {
+  return [0, 1, 2].map((n) => ({ topic: TOPIC, partition: 0, value: `${text}-${n}` }));
+}
+
+async function ends({ cluster }: Side): Promise<[latest: number, lastStable: number]> {
+  const { 0: found } = await (await javaClient()).offsets(cluster.bootstrap, TOPIC);
+  return [found?.latest ?? -1, found?.lastStable ?? -1];
+}
+
+/** The batches that the Apache broker of a side has in its files. */
+function batchesOf({ cluster }: Side): RawBatch[] {
+  const [node] = cluster.brokers;
+  assert.ok(node);
+  return replicaBatches(node, TOPIC, 0);
+}
+
+function batchAt(side: Side, offset: number): RawBatch {
+  const found = batchesOf(side).find(({ baseOffset }) => baseOffset === BigInt(offset));
+  assert.ok(found, `a batch begins at ${offset}`);
+  return found;
+}
+
+async function caughtUp(to: Side, mirror: string, end: number): Promise<void> {
+  await awaitState(to.guest, mirror, TOPIC, 'MIRRORING');
+  await until(`all up to ${end}`, async () => {
+    const [partition] = await partitionsOf(to.guest, mirror, TOPIC);
+    return partition?.destinationOffset === end ? true : undefined;
+  });
+}
+
+async function committed({ cluster }: Side): Promise<ClientRecord[]> {
+  return await (await javaClient()).readAll(cluster.bootstrap, TOPIC, 'read_committed');
+}
+
+function values(records: readonly ClientRecord[]): string[] {
+  return records.map(({ offset, value }) => `${offset} ${value}`);
+}
+
+/** What Kafka's own tool lists as transactions without an end. */
+async function hanging({ cluster }: Side): Promise<string[]> {
+  const output = await tool('transactions', [
+    ...['--bootstrap-server', cluster.bootstrap],
+    ...['find-hanging', '--topic', TOPIC, '--max-transaction-timeout', '0'],
+  ]);
+  const rows = output.split('\n').map((line) => line.trim().split(/\s+/));
+  return rows.flatMap(([topic, , producerId = '']) => (topic === TOPIC ? [producerId] : []));
+}
+
+test('G24a what is open at the failover is aborted where mirroring ended', { skip }, async () => {
+  const java = await javaClient();
+  const { bootstrap } = a.cluster;
+  await java.openProducer(bootstrap, 'plain');
+  await java.produceAll('plain', three('plain'));
+  for (const name of ['first', 'second']) {
+    await java.openProducer(bootstrap, name, { 'transactional.id': name });
+    await java.begin(name);
+    await java.produceAll(name, three(name));
+  }
+  // Decided, but its marker lies above what the other leaves undecided.
+  await java.commit('first');
+  assert.deepEqual(await ends(a), [10, LAST_MIRRORED]);
+  await b.guest.mirrors('add', 'from-a', TOPIC);
+  await caughtUp(b, 'from-a', LAST_MIRRORED);
+  await until('the Apache broker has it', async () =>
+    batchesOf(b).length === 2 ? true : undefined,
+  );
+  const opened = batchAt(b, 3);
+  assert.deepEqual(await hanging(b), [String(opened.producerId)]);
+  const output = await b.guest.mirrors(
+    ...['remove', 'from-a', TOPIC, '--open-transactions', 'close', '--json'],
+  );
+  const lines = output.trim().split('\n');
+  const [, stopped] = lines.map((line): unknown => JSON.parse(line));
+  const partition = { topic: TOPIC, partition: 0, state: 'STOPPED' };
+  assert.deepEqual(stopped, { ...partition, lastMirroredOffset: LAST_MIRRORED });
+  const end = LAST_MIRRORED + 1;
+  assert.deepEqual(await ends(b), [end, end]);
+  const marker = batchAt(b, LAST_MIRRORED);
+  assert.equal(opened.producerId % TAG, batchAt(a, 3).producerId);
+  assert.ok(opened.producerId >= TAG);
+  assert.deepEqual(
+    [marker.producerId, marker.producerEpoch, marker.attributes, marker.count],
+    [opened.producerId, opened.producerEpoch, MARKER_ATTRIBUTES, 1],
+  );
+});
+
+test('G24a readers of committed data are at the end, and see what comes', { skip }, async () => {
+  const java = await javaClient();
+  const plain = ['0 plain-0', '1 plain-1', '2 plain-2'];
+  assert.deepEqual(values(await committed(b)), plain);
+  const { offset } = await java.tryProduce(b.cluster.bootstrap, TOPIC);
+  assert.equal(offset, LAST_MIRRORED + 1);
+  const read = await committed(b);
+  assert.deepEqual(values(read.slice(0, 3)), plain);
+  assert.deepEqual(
+    read.slice(3).map((record) => record.offset),
+    [offset],
+  );
+});
+
+test("G24a Kafka's own tools find a sound log and nothing that hangs", { skip }, async () => {
+  const [node] = b.cluster.brokers;
+  assert.ok(node);
+  const directory = join(node.dataDir, `${TOPIC}-0`);
+  const logs = readdirSync(directory).filter((name) => name.endsWith('.log'));
+  const files = logs.map((name) => join(directory, name)).join();
+  const dump = await tool('dumpLog', ['--deep-iteration', '--print-data-log', '--files', files]);
+  assert.equal(dump.match(/endTxnMarker: ABORT coordinatorEpoch: 0/g)?.length, 1, dump);
+  assert.doesNotMatch(dump, /isvalid: false|Mismatch|Non-consecutive|not match/i);
+  assert.deepEqual(await hanging(b), []);
+});
+
+test('G24a G31 taken back, the marker ends it under its first id', { skip }, async () => {
+  const java = await javaClient();
+  await java.abort('second');
+  const original = batchAt(a, 3).producerId;
+  const [end] = await ends(b);
+  await a.guest.mirrors('add', 'from-b', TOPIC);
+  await caughtUp(a, 'from-b', end);
+  await until('all is there at the Apache broker', async () =>
+    batchesOf(a).at(-1)?.lastOffset === BigInt(end) - 1n ? true : undefined,
+  );
+  const marker = batchAt(a, LAST_MIRRORED);
+  assert.deepEqual([marker.producerId, marker.attributes], [original, MARKER_ATTRIBUTES]);
+  await a.guest.mirrors('remove', 'from-b', TOPIC);
+  assert.deepEqual(await ends(a), [end, end]);
+  assert.deepEqual(compareSequences(await committed(b), await committed(a)), []);
+  const { offset } = await java.tryProduce(a.cluster.bootstrap, TOPIC);
+  assert.equal(offset, end);
+});
