@@ -27,7 +27,7 @@ const INTRUDER_PAUSE_MS = 25;
 const TAG_BIT = 40n;
 
 /** What a log file says from byte `from` on. */
-function saidSince(file: string, from: number): string {
+export function saidSince(file: string, from: number): string {
   if (!existsSync(file)) return '';
   const length = statSync(file).size - from;
   if (length <= 0) return '';
@@ -186,7 +186,7 @@ export interface Mirrored {
 
 /** Waits until the replicas' files equal the source below the offsets, and each other. */
 export async function awaitMirrored(
-  nodes: readonly KafkaNode[],
+  nodes: readonly Pick<KafkaNode, 'id' | 'dataDir'>[],
   { source, offsets, topic, bootstrap }: Mirrored,
 ): Promise<void> {
   const tag = await tagIn(bootstrap, topic);

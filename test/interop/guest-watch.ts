@@ -11,7 +11,11 @@ import { RawClient } from './raw-client.ts';
 import { parseBatches, type RawBatch, type RawTopic, topicMetadata } from './raw-log.ts';
 
 /** The batches in the segment files of one replica, in order; none when it has no directory. */
-export function replicaBatches(node: KafkaNode, topic: string, partition: number): RawBatch[] {
+export function replicaBatches(
+  node: Pick<KafkaNode, 'dataDir'>,
+  topic: string,
+  partition: number,
+): RawBatch[] {
   const directory = join(node.dataDir, `${topic}-${partition}`);
   if (!existsSync(directory)) return [];
   const segments = readdirSync(directory).filter((name) => name.endsWith('.log'));
