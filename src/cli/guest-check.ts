@@ -6,6 +6,8 @@
  */
 import type { Check, CheckStatus } from '../guest/check.ts';
 import { checkCluster } from '../guest/check-cluster.ts';
+import { ANONYMOUS } from '../guest/check-rights.ts';
+import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { processRuntime } from './broker-process.ts';
 import { commandSecurity } from './client-config.ts';
 import { controllers } from './guest-cluster.ts';
@@ -19,7 +21,7 @@ export interface GuestCheckOptions {
   readonly json: boolean;
   readonly nodeId?: number;
   readonly listener: string;
-  readonly principal: string;
+  readonly principal?: string;
 }
 
 /** Columns of the first two words of a line. */
@@ -37,16 +39,23 @@ function counted(count: number, noun: string): string {
   return `${count} ${noun}${count === 1 ? '' : 's'}`;
 }
 
+/** As the cluster's ACLs name whoever connects so, unless the cluster maps names. */
+function principalOf(security: ConnectionSecurity | undefined): string {
+  const username = security?.sasl?.username;
+  return username === undefined ? ANONYMOUS : `User:${username}`;
+}
+
 /** Runs the command. */
 export async function guestCheck(options: GuestCheckOptions): Promise<void> {
   const output = stdoutOutput(options.json);
+  const security = commandSecurity(options.commandConfig);
   const counts: Record<CheckStatus, number> = { ok: 0, warning: 0, problem: 0 };
   await checkCluster(processRuntime('silent'), {
     bootstrapControllers: controllers(options.bootstrapController),
-    security: commandSecurity(options.commandConfig),
+    security,
     nodeId: options.nodeId,
     listener: options.listener,
-    principal: options.principal,
+    principal: options.principal ?? principalOf(security),
     onCheck: (check) => {
       counts[check.status]++;
       show(output, check);

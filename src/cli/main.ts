@@ -7,7 +7,6 @@
  */
 import { readFileSync } from 'node:fs';
 import { Argument, Command, InvalidArgumentError, Option } from 'commander';
-import { ANONYMOUS } from '../guest/check-rights.ts';
 import { ConnectionError } from '../protocol/kafka-connection.ts';
 import { dumpLog } from './dump-log.ts';
 import { DECODED_TOPICS } from './dump-records.ts';
@@ -149,7 +148,7 @@ function addGuestCommands(program: Command): void {
     .description('show what a cluster needs before a guest joins; joins and changes nothing')
     .option('--node-id <id>', 'the node id that the guest shall have', wholeNumber)
     .option('--listener <name>', "the name of the guest's listener", 'PLAINTEXT')
-    .option('--principal <name>', "who the guest is to the cluster's ACLs", ANONYMOUS)
+    .option('--principal <name>', "who the guest is to the cluster's ACLs (User:NAME)")
     .action(guestCheck);
   const leave = guestClusterOptions(guest.command('leave'));
   leave.setOptionValue('unmarked', false);

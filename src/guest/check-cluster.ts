@@ -55,8 +55,10 @@ export async function checkCluster(machine: Runtime, options: CheckOptions): Pro
   const tell = (checks: readonly Check[]): void => {
     for (const check of checks) options.onCheck(check);
   };
-  const { checks, found } = await checkControllers(runtime, options.bootstrapControllers);
+  const answer = await checkControllers(runtime, options.bootstrapControllers);
+  const { checks, found, denied } = answer;
   tell(checks);
+  if (denied !== undefined) tell(await rights(runtime, denied, undefined, options));
   if (found?.active === undefined) return;
   const image = await readMetadata(runtime, found);
   if ('status' in image) tell([image]);

@@ -90,7 +90,12 @@ export function unreachable(name: string, address: HostPort, error: ConnectionEr
   return problem(name, `${text(address)} cannot be asked: ${error.message}`, fix);
 }
 
-type Reply = Answer | { readonly refused: Check } | { readonly silent: Check };
+type Reply =
+  | Answer
+  | { readonly refused: Check }
+  | { readonly silent: Check }
+  /** It is one, but does not tell the principal about its cluster. */
+  | { readonly denied: HostPort };
 
 /** Asks one address what it is. */
 async function ask(runtime: CheckRuntime, address: HostPort): Promise<Reply> {
@@ -98,8 +103,7 @@ async function ask(runtime: CheckRuntime, address: HostPort): Promise<Reply> {
   try {
     const connection = await connectForCheck(runtime, address);
     try {
-      const answer = await question(name, connection);
-      return 'at' in answer ? answer : { refused: answer };
+      return await question(name, connection);
     } finally {
       connection.close();
     }
@@ -109,17 +113,18 @@ async function ask(runtime: CheckRuntime, address: HostPort): Promise<Reply> {
   }
 }
 
-async function question(name: string, connection: KafkaConnection): Promise<Answer | Check> {
+async function question(name: string, connection: KafkaConnection): Promise<Reply> {
   const { apis } = connection;
   if (apis.has(ZOOKEEPER_API)) {
     const found = 'it is a broker of a cluster that is run by ZooKeeper';
     const fix =
       'A guest can join a KRaft cluster of Apache Kafka 4.1 or later only: migrate this one, or ' +
       'mirror from it into another cluster (any cluster can be a source).';
-    return problem(name, found, fix);
+    return { refused: problem(name, found, fix) };
   }
   if (!apis.has(BrokerRegistrationRequest.apiKey ?? -1)) {
-    return problem(name, 'it is a listener for clients, not for controllers', FIND_CONTROLLERS);
+    const found = 'it is a listener for clients, not for controllers';
+    return { refused: problem(name, found, FIND_CONTROLLERS) };
   }
   const versions = await connection.send(ApiVersionsRequest, ApiVersionsResponse, {
     clientSoftwareName: 'twinlog',
@@ -135,16 +140,20 @@ async function question(name: string, connection: KafkaConnection): Promise<Answ
   if (newest <= TOO_OLD_METADATA_VERSION) {
     const found = `it is older than Apache Kafka 4.1 (its newest metadata.version is ${newest})`;
     const fix = 'Upgrade the cluster to Apache Kafka 4.1 or later: guests join no older one.';
-    return problem(name, found, fix);
+    return { refused: problem(name, found, fix) };
   }
   const cluster = await connection.send(DescribeClusterRequest, DescribeClusterResponse, {
     includeClusterAuthorizedOperations: false,
     endpointType: CONTROLLERS,
     includeFencedBrokers: false,
   });
+  if (cluster.errorCode === errors.CLUSTER_AUTHORIZATION_FAILED.code) {
+    return { denied: { host: connection.host, port: connection.port } };
+  }
   if (cluster.errorCode !== errors.NONE.code) {
     const why = `${errorName(cluster.errorCode)} ${cluster.errorMessage ?? ''}`.trim();
-    return problem(name, `it does not describe its cluster: ${why}`, FIND_CONTROLLERS);
+    const found = `it does not describe its cluster: ${why}`;
+    return { refused: problem(name, found, FIND_CONTROLLERS) };
   }
   return {
     at: text(connection),
@@ -172,14 +181,17 @@ function common(answers: readonly Answer[]): Map<string, FeatureLevels> {
   return levels;
 }
 
+interface Replies {
+  readonly answers: Answer[];
+  readonly refused: Check[];
+  readonly silent: Check[];
+  readonly denied: HostPort[];
+}
+
 /** The addresses that lead to the cluster: the given ones, then those the answers name. */
-async function askAll(
-  runtime: CheckRuntime,
-  given: readonly HostPort[],
-): Promise<{ readonly answers: Answer[]; readonly refused: Check[]; readonly silent: Check[] }> {
-  const answers: Answer[] = [];
-  const refused: Check[] = [];
-  const silent: Check[] = [];
+async function askAll(runtime: CheckRuntime, given: readonly HostPort[]): Promise<Replies> {
+  const replies: Replies = { answers: [], refused: [], silent: [], denied: [] };
+  const { answers, refused, silent, denied } = replies;
   const asked = new Set<string>();
   const round = async (addresses: readonly HostPort[]): Promise<void> => {
     const left = addresses.filter((address) => !asked.has(text(address)));
@@ -187,7 +199,8 @@ async function askAll(
     for (const answer of await Promise.all(left.map((address) => ask(runtime, address)))) {
       if ('at' in answer) answers.push(answer);
       else if ('refused' in answer) refused.push(answer.refused);
-      else silent.push(answer.silent);
+      else if ('silent' in answer) silent.push(answer.silent);
+      else denied.push(answer.denied);
     }
   };
   await round(given);
@@ -195,17 +208,26 @@ async function askAll(
   if (first !== undefined) {
     await round(first.controllers.filter(({ host }) => host !== ''));
   }
-  return { answers, refused, silent };
+  return replies;
 }
 
-/** Asks the controllers; without `found` nothing more can be asked. */
+/** What asking the controllers came to. */
+export interface ControllersAnswer {
+  readonly checks: Check[];
+  /** Absent: nothing more can be asked, but whether the principal has any right. */
+  readonly found?: ControllersFound;
+  /** A controller that does not describe its cluster to the principal. */
+  readonly denied?: HostPort | undefined;
+}
+
+/** Asks the controllers. */
 export async function checkControllers(
   runtime: CheckRuntime,
   given: readonly HostPort[],
-): Promise<{ readonly checks: Check[]; readonly found?: ControllersFound }> {
-  const { answers, refused, silent } = await askAll(runtime, given);
+): Promise<ControllersAnswer> {
+  const { answers, refused, silent, denied } = await askAll(runtime, given);
   const [first] = answers;
-  if (first === undefined) return { checks: [...refused, ...silent] };
+  if (first === undefined) return { checks: [...refused, ...silent], denied: denied[0] };
   const checks = [...refused];
   const strangers = answers.filter(({ clusterId }) => clusterId !== first.clusterId);
   for (const { at, clusterId } of strangers) {

@@ -13,6 +13,8 @@ import type { HostPort } from '../metadata/quorum/probe.ts';
 import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { errors } from '../protocol/errors.ts';
 import { ConnectionError, type KafkaConnection } from '../protocol/kafka-connection.ts';
+import { ProduceRequest, ProduceResponse } from '../protocol/messages/00-produce.ts';
+import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import {
   OffsetCommitRequest,
   OffsetCommitResponse,
@@ -38,6 +40,7 @@ import {
   AlterPartitionRequest,
   AlterPartitionResponse,
 } from '../protocol/messages/56-alter-partition.ts';
+import { buildRecordBatch } from '../protocol/record.ts';
 import { type Check, listed, ok, problem, warning } from './check.ts';
 import { refusal } from './check-brokers.ts';
 import { GUEST_CONFIG } from './guest-brokers.ts';
@@ -47,8 +50,10 @@ import { transactionalIdOf } from './state-topic.ts';
 export const ANONYMOUS = 'User:ANONYMOUS';
 /** A topic and a group that nobody has. */
 const NOBODYS = 'twinlog-guest-check';
-/** Versions that name topics, not their ids. */
-const LAST_NAMED_COMMIT = 9;
+/** The last versions that name topics, not their ids. */
+const LAST_NAMED = { produce: 12, fetch: 12, commit: 9 } as const;
+const NO_PARTITION = 0x7fffffff;
+const NO_PRODUCER = -1n;
 const TOPIC = 2;
 const MATCH = 2;
 const ANY = 1;
@@ -156,9 +161,57 @@ const CONTROLLER_RIGHTS: readonly Right[] = [
   },
 ];
 
+/** Writes to a partition that no topic has. */
+async function tryProduce(connection: KafkaConnection): Promise<number> {
+  const records = [{ key: null, value: null, timestamp: 0, headers: [] }];
+  const producer = { producerId: NO_PRODUCER, producerEpoch: -1, baseSequence: -1 };
+  const batch = buildRecordBatch({ records, ...producer });
+  const partitionData = [{ index: NO_PARTITION, records: batch }];
+  const { responses } = await connection.send(
+    ProduceRequest,
+    ProduceResponse,
+    {
+      transactionalId: null,
+      acks: -1,
+      timeoutMs: TIMEOUT_MS,
+      topicData: [{ name: MIRROR_STATE_TOPIC, partitionData }],
+    },
+    { maxVersion: LAST_NAMED.produce },
+  );
+  return responses[0]?.partitionResponses[0]?.errorCode ?? 0;
+}
+
+/** Reads a partition that no topic has. */
+async function tryFetch(connection: KafkaConnection): Promise<number> {
+  const partition = { partition: NO_PARTITION, fetchOffset: 0, partitionMaxBytes: 1 };
+  const { responses } = await connection.send(
+    FetchRequest,
+    FetchResponse,
+    {
+      maxWaitMs: 0,
+      minBytes: 0,
+      maxBytes: 1,
+      isolationLevel: 0,
+      topics: [{ topic: MIRROR_STATE_TOPIC, partitions: [partition] }],
+      forgottenTopicsData: [],
+    },
+    { maxVersion: LAST_NAMED.fetch },
+  );
+  return responses[0]?.partitions[0]?.errorCode ?? 0;
+}
+
 /** What the guest asks of brokers, as any client does. */
 function brokerRights(nodeId: number): readonly Right[] {
   return [
+    {
+      name: 'READ and WRITE on __mirror_state',
+      purpose: 'keep the mirror state',
+      grant: `--operation Read --operation Write --topic ${MIRROR_STATE_TOPIC}`,
+      attempt: async (connection) => {
+        const written = await tryProduce(connection);
+        return DENIED.has(written) ? written : await tryFetch(connection);
+      },
+    },
     {
       name: 'WRITE on transactional ids',
       purpose: 'write the mirror state',
@@ -186,7 +239,7 @@ function brokerRights(nodeId: number): readonly Right[] {
           OffsetCommitRequest,
           OffsetCommitResponse,
           { groupId: NOBODYS, topics: [{ name: NOBODYS, partitions: [partition] }] },
-          { maxVersion: LAST_NAMED_COMMIT },
+          { maxVersion: LAST_NAMED.commit },
         );
         return topics[0]?.partitions[0]?.errorCode ?? 0;
       },
@@ -218,6 +271,10 @@ async function tryRight(
   } catch (error) {
     if (!(error instanceof ConnectionError)) throw error;
     return warning(name, `it could not be tried: ${error.message}`, 'Run the check again.');
+  }
+  if (code === errors.NOT_CONTROLLER.code) {
+    const fix = 'Run the check again when the other rights are there.';
+    return warning(name, 'it could not be tried at a controller that is not active', fix);
   }
   if (!DENIED.has(code)) return ok(name, `${principal} has it`, { principal });
   const found = `${principal} lacks it, so the guest cannot ${right.purpose}`;

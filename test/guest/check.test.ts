@@ -20,6 +20,8 @@ import { ConfigResourceType } from '../../src/metadata/image.ts';
 import { codec } from '../../src/protocol/codec.ts';
 import { encodeResponseFrame } from '../../src/protocol/frame.ts';
 import { KafkaConnection } from '../../src/protocol/kafka-connection.ts';
+import { ProduceResponse } from '../../src/protocol/messages/00-produce.ts';
+import { FetchResponse } from '../../src/protocol/messages/01-fetch.ts';
 import { OffsetCommitResponse } from '../../src/protocol/messages/08-offset-commit.ts';
 import { CreateTopicsResponse } from '../../src/protocol/messages/19-create-topics.ts';
 import { EndTxnResponse } from '../../src/protocol/messages/26-end-txn.ts';
@@ -27,6 +29,7 @@ import { DescribeAclsResponse } from '../../src/protocol/messages/29-describe-ac
 import * as configsApi from '../../src/protocol/messages/44-incremental-alter-configs.ts';
 import * as reassignApi from '../../src/protocol/messages/45-alter-partition-reassignments.ts';
 import { AlterPartitionResponse } from '../../src/protocol/messages/56-alter-partition.ts';
+import { DescribeClusterResponse } from '../../src/protocol/messages/60-describe-cluster.ts';
 import type { EncodableOf, Message } from '../../src/protocol/schema.ts';
 import { broker, config, feature, id, imageOf, testRuntime, topic } from '../metadata/harness.ts';
 import { networkTo, Peer } from '../protocol/kafka-peer.ts';
@@ -200,6 +203,24 @@ describe('what the given addresses are', () => {
     ]);
   });
 
+  test('G34: one that does not describe its cluster leaves the rights to be tried', async () => {
+    const peer = new Peer();
+    peer.apis = [
+      [18, 0, 4],
+      [60, 0, 1],
+      [62, 0, 4],
+    ];
+    peer.supported = [{ name: 'metadata.version', minVersion: 7, maxVersion: 29 }];
+    peer.onRequest = ({ apiKey, apiVersion, correlationId }) => {
+      if (apiKey !== 60) return undefined;
+      const body = { throttleTimeMs: 0, errorCode: 31, clusterId: '', brokers: [] };
+      return encodeResponseFrame(correlationId, codec(DescribeClusterResponse, apiVersion), body);
+    };
+    const runtime = { ...testRuntime(), network: networkTo(peer) };
+    const answer = await checkControllers(runtime, [{ host: 'h', port: 1 }]);
+    assert.deepEqual(answer, { checks: [], denied: { host: 'h', port: 1 } });
+  });
+
   test('nobody, or one that speaks TLS', async () => {
     const failing = async (cause: string): Promise<Check | undefined> => {
       const network = networkTo({ cause, message: 'as told' });
@@ -216,7 +237,7 @@ type Answer = readonly [response: Message, value: EncodableOf<Message>];
 /** A node whose answers are these, by API key. */
 async function node(answers: Readonly<Record<number, Answer>>): Promise<KafkaConnection> {
   const peer = new Peer();
-  peer.apis = [...Object.keys(answers).map((key): Peer['apis'][number] => [Number(key), 0, 3])];
+  peer.apis = [...Object.keys(answers).map((key): Peer['apis'][number] => [Number(key), 0, 12])];
   peer.onRequest = ({ apiKey, apiVersion, correlationId }) => {
     const answer = answers[apiKey];
     if (answer === undefined) return undefined;
@@ -232,6 +253,8 @@ interface Errors {
   readonly create?: number;
   readonly configs?: number;
   readonly transactionalId?: number;
+  readonly write?: number;
+  readonly read?: number;
   readonly groups?: number;
   readonly acls?: EncodableOf<typeof DescribeAclsResponse>;
 }
@@ -257,7 +280,11 @@ async function rights(wish: Errors): Promise<Map<string, Check>> {
     29: [DescribeAclsResponse, wish.acls ?? NO_AUTHORIZER],
   } as unknown as Readonly<Record<number, Answer>>);
   const partition = { partitionIndex: 0, errorCode: wish.groups ?? 3 };
+  const denied = { index: 0, errorCode: wish.write ?? 3, baseOffset: -1, recordErrors: [] };
+  const read = { partitionIndex: 0, errorCode: wish.read ?? 3, highWatermark: 0, records: null };
   const member = await node({
+    0: [ProduceResponse, { ...none, responses: [{ name: 's', partitionResponses: [denied] }] }],
+    1: [FetchResponse, { ...none, errorCode: 0, responses: [{ topic: 's', partitions: [read] }] }],
     26: [EndTxnResponse, { ...none, errorCode: wish.transactionalId ?? 49 }],
     8: [OffsetCommitResponse, { ...none, topics: [{ name: 'x', partitions: [partition] }] }],
   } as unknown as Readonly<Record<number, Answer>>);
@@ -274,7 +301,7 @@ describe('rights (G34)', () => {
   test('whatever else is wrong with a request, it is allowed', async () => {
     const found = await rights({});
     const statuses = [...found.values()].map(({ status }) => status);
-    assert.deepEqual(statuses, [...Array(7).fill('ok'), 'warning']);
+    assert.deepEqual(statuses, [...Array(8).fill('ok'), 'warning']);
     assert.match(String(found.get('who may write __mirror_state')?.found), /no authorizer/);
   });
 
@@ -284,17 +311,19 @@ describe('rights (G34)', () => {
       alter: 31,
       create: 29,
       configs: 31,
+      read: 29,
       transactionalId: 53,
       groups: 30,
     });
     const fixes = [...found.values()].map(({ status, fix }) => `${status} ${fix}`);
     const grant = 'kafka-acls.sh --bootstrap-server h:1 --add --allow-principal User:guest';
-    assert.deepEqual(fixes.slice(0, 7), [
+    assert.deepEqual(fixes.slice(0, 8), [
       `problem ${grant} --operation ClusterAction --cluster`,
       `problem ${grant} --operation Alter --cluster`,
       `problem ${grant} --operation Create --cluster`,
       `problem ${grant} --operation AlterConfigs --cluster`,
       `problem ${grant} --operation AlterConfigs --topic '*'`,
+      `problem ${grant} --operation Read --operation Write --topic __mirror_state`,
       `problem ${grant} --operation Write --operation Describe --resource-pattern-type prefixed ` +
         '--transactional-id twinlog-mirror-state-',
       `warning ${grant} --operation Read --operation Describe --group '*' --topic '*'`,

@@ -25,6 +25,8 @@ export class Peer implements Connection {
   ];
   /** Finalised features, told from ApiVersions version 3 on. */
   features: { name: string; maxVersionLevel: number; minVersionLevel: number }[] = [];
+  /** Supported features, told likewise. */
+  supported: { name: string; minVersion: number; maxVersion: number }[] = [];
   /** Answers a request of any other API; undefined: not yet. */
   onRequest: ((header: RequestHeader, body: ByteReader) => Uint8Array[] | undefined) | undefined;
   /** Set: ApiVersions is not answered. */
@@ -61,7 +63,12 @@ export class Peer implements Connection {
       minVersion,
       maxVersion: apiKey === 18 ? this.apiVersionsMax : maxVersion,
     }));
-    const body = { errorCode: known ? 0 : 35, apiKeys, finalizedFeatures: this.features };
+    const body = {
+      errorCode: known ? 0 : 35,
+      apiKeys,
+      finalizedFeatures: this.features,
+      supportedFeatures: this.supported,
+    };
     const response = codec(ApiVersionsResponse, version);
     this.send(...encodeResponseFrame(header.correlationId, response, body));
   }
