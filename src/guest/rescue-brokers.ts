@@ -14,7 +14,12 @@ import { ClusterClient } from './cluster-client.ts';
 import type { PartitionName } from './job-ports.ts';
 import type { RescueBrokers } from './rescue.ts';
 import { type AskedPartition, type ReplicaAnswer, readReplicaLogs } from './rescue-logs.ts';
-import { abortOpenTransactions, type ClosedTransaction } from './rescue-transactions.ts';
+import {
+  abortOpenTransactions,
+  type ClosedTransaction,
+  findOpenTransactions,
+  type OpenProducer,
+} from './rescue-transactions.ts';
 
 /** Who asks is no replica. */
 const NO_REPLICA = -1;
@@ -41,6 +46,12 @@ export class ApacheRescueBrokers implements RescueBrokers {
 
   logs(id: number, asked: readonly AskedPartition[]): Promise<Map<string, ReplicaAnswer>> {
     return readReplicaLogs(this.#client, id, asked);
+  }
+
+  open(
+    partitions: readonly PartitionName[],
+  ): Promise<ReadonlyMap<string, readonly OpenProducer[]>> {
+    return findOpenTransactions(this.#client, partitions);
   }
 
   abort(

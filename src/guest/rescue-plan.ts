@@ -12,7 +12,7 @@ import {
 } from '../metadata/image.ts';
 import type { KeyedRow } from '../mirror/coordinator-shard.ts';
 import type { MirrorStateRow } from '../mirror/state-row.ts';
-import { MirrorState, stateName } from '../mirror/states.ts';
+import { MirrorState, settledEnd, stateName } from '../mirror/states.ts';
 import type { MirrorTopicRow } from './catalog.ts';
 import { guests, isGuest, isLive, topicTargets } from './guest-brokers.ts';
 import { isSettled } from './handover-plan.ts';
@@ -111,14 +111,14 @@ export function planPartition(
 /**
  * The log that has most of what was mirrored: with the highest last epoch, then the longest; of
  * equals the one whose broker is to lead by the spread of leaders (G25). Where a stop was settled,
- * what lies above the last mirrored offset is a tail that its broker had no chance to cut.
+ * what lies above its end is a tail that its broker had no chance to cut.
  */
 export function longest(
   logs: readonly ReplicaLog[],
   order: readonly number[],
   row: MirrorStateRow | undefined,
 ): ReplicaLog | undefined {
-  const limit = isSettled(row) && row !== undefined ? row.lastMirroredOffset : -1;
+  const limit = isSettled(row) && row !== undefined ? settledEnd(row) : -1;
   const within = logs.filter(({ end }) => limit < 0 || end <= limit);
   const rankOf = ({ brokerId }: ReplicaLog): number => {
     const at = order.indexOf(brokerId);
@@ -146,7 +146,7 @@ export function missing({ logs, silent, leader, row }: RescuePartition): string[
   }
   const { end } = leader;
   const sentences: string[] = [];
-  const isOver = isSettled(row) && row !== undefined && row.lastMirroredOffset === end;
+  const isOver = isSettled(row) && row !== undefined && settledEnd(row) === end;
   if (!isOver) sentences.push(`what the lost guest had mirrored from ${end} on, if anything`);
   const behind = logs.filter((log) => log.end < end).map((log) => `${log.brokerId} at ${log.end}`);
   if (behind.length > 0) sentences.push(`broker(s) ${behind.join(', ')} catch up from the leader`);

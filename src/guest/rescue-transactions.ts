@@ -8,6 +8,7 @@
  * source (G20): those of the cluster's own have a coordinator.
  */
 
+import type { ClosedLog } from '../mirror/transaction-closing.ts';
 import { errors } from '../protocol/errors.ts';
 import {
   WriteTxnMarkersRequest,
@@ -36,8 +37,30 @@ export interface ClosedTransaction {
   readonly firstOffset: number;
 }
 
+/** A producer whose transaction is open. */
+export type OpenProducer = ReturnType<ClosedLog['activeProducers']>[number];
+
 type Producer =
   DescribeProducersResponse['topics'][number]['partitions'][number]['activeProducers'][number];
+
+/** Finds them, by {@link nameOf}. Rejects with a `ClusterError`. */
+export async function findOpenTransactions(
+  client: ClusterClient,
+  partitions: readonly PartitionName[],
+): Promise<Map<string, readonly OpenProducer[]>> {
+  const found = new Map<string, readonly OpenProducer[]>();
+  for (const [topic, list] of byTopic(partitions)) {
+    for (const [partition, producers] of await openTransactions(client, topic, list)) {
+      const open = producers.map((each) => ({
+        producerId: each.producerId,
+        producerEpoch: each.producerEpoch,
+        currentTxnFirstOffset: each.currentTxnStartOffset,
+      }));
+      found.set(nameOf({ topic, partition }), open);
+    }
+  }
+  return found;
+}
 
 /** Aborts them; what was aborted, by {@link nameOf}. Rejects with a `ClusterError`. */
 export async function abortOpenTransactions(

@@ -8,12 +8,15 @@
  * - Nothing is begun while a guest lives: it is the guest that fails over then.
  * - Rows are written in place of a guest that is gone: should it return, it is fenced.
  * - No writer gets in before the rows say STOPPED: the lock is set before anybody is elected.
- * - The last mirrored offset is durable before a marker is written above it.
+ * - The last mirrored offset, and which transactions end there, is durable before a marker is
+ *   written above it: a failback must know (G24a).
  */
 import type { Runtime } from '../io/runtime.ts';
 import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
+import { guestSourceId } from '../mirror/producer-id-mapping.ts';
 import type { MirrorStateRow, RowKey } from '../mirror/state-row.ts';
 import { type MirrorEvent, step } from '../mirror/states.ts';
+import { planClosing } from '../mirror/transaction-closing.ts';
 import { type ErrorCode, errorName, errors } from '../protocol/errors.ts';
 import {
   ElectLeadersRequest,
@@ -42,7 +45,7 @@ import {
   planPartition,
   type RescuePartition,
 } from './rescue-plan.ts';
-import type { ClosedTransaction } from './rescue-transactions.ts';
+import type { ClosedTransaction, OpenProducer } from './rescue-transactions.ts';
 import { TopicRows } from './topic-rows.ts';
 import { finalBeforeLock, lockChanges } from './topic-settings.ts';
 
@@ -83,6 +86,8 @@ export interface RescueBrokers {
     topic: string,
     epochs: ReadonlyMap<number, number>,
   ): Promise<ReadonlyMap<number, number>>;
+  /** What a mirror left open, by {@link nameOf}. */
+  open(partitions: readonly PartitionName[]): Promise<ReadonlyMap<string, readonly OpenProducer[]>>;
   /** Aborts what a mirror left open; what that was, by {@link nameOf}. */
   abort(
     partitions: readonly PartitionName[],
@@ -262,6 +267,7 @@ export class Rescue {
   /** Rows become a settled STOPPING, in two durable moves; answers the last mirrored offsets. */
   async #settle(planned: readonly RescuePartition[]): Promise<Map<string, number>> {
     const ends = new Map<string, number>();
+    const open = await this.#options.brokers.open(planned.map(nameParts));
     for (const [topic, list] of byTopic(
       planned.map((each) => ({ ...nameParts(each), of: each })),
     )) {
@@ -271,7 +277,8 @@ export class Rescue {
       );
       await Promise.all(
         list.map(async ({ partition, of }) => {
-          const end = await this.#settleOne(of, found.get(partition) ?? -1);
+          const producers = open.get(nameOfLost(of)) ?? [];
+          const end = await this.#settleOne(of, found.get(partition) ?? -1, producers);
           ends.set(nameOfLost(of), end);
         }),
       );
@@ -291,7 +298,11 @@ export class Rescue {
     return await this.#options.brokers.epochEnds(topic, new Map(epochs));
   }
 
-  async #settleOne(lost: RescuePartition, epochEnd: number): Promise<number> {
+  async #settleOne(
+    lost: RescuePartition,
+    epochEnd: number,
+    open: readonly OpenProducer[],
+  ): Promise<number> {
     const { topic, mirror } = lost;
     const { partition } = lost.partition;
     const key: RowKey = { mirror, topicId: topic.id, partition };
@@ -306,9 +317,22 @@ export class Rescue {
     const membershipOffset = this.#look.image.membership(topic.name)?.offset ?? -1;
     await this.#move(key, lost, { type: 'stop', membershipOffset });
     const hasMirrored = before?.reachedMirroring === true;
-    const lastMirroredOffset = hasMirrored ? known : undefined;
+    const closed = this.#closing(lost, known, open);
+    if (closed.length > 0) await this.#move(key, lost, { type: 'closing', transactions: closed });
+    // The guest may have died amid its own markers.
+    const end = closed[0]?.markerOffset ?? known;
+    const lastMirroredOffset = hasMirrored ? end : undefined;
     await this.#move(key, lost, { type: 'settled', lastMirroredOffset });
     return lastMirroredOffset ?? before?.lastMirroredOffset ?? -1;
+  }
+
+  /** Those with a marker, and those that get one: it will not lie below `end`. */
+  #closing({ mirror, row }: RescuePartition, end: number, open: readonly OpenProducer[]) {
+    const listed = { closedTransactions: [], closedAtSource: [], ...row };
+    const tag = this.#context.store.settings(mirror)?.producerIdTag ?? 0;
+    const log = { logEndOffset: end, activeProducers: () => open };
+    const planned = planClosing(log, listed, (id) => guestSourceId(tag, id));
+    return planned.map((each) => ({ ...each, markerOffset: Math.min(each.markerOffset, end) }));
   }
 
   async #move(key: RowKey, lost: RescuePartition, event: MirrorEvent): Promise<void> {

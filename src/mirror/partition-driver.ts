@@ -497,7 +497,7 @@ export class PartitionDriver {
     for (;;) {
       const row = this.#row;
       if (row === undefined) throw new Superseded('the row was read anew');
-      const transactions = planClosing(this.partition, row, (id) => this.#sourceIdOf(id));
+      const transactions = planClosing(this.partition.log, row, (id) => this.#sourceIdOf(id));
       if (isSamePlan(transactions, row.closedTransactions)) break;
       // A coordinator's marker (G10) may take the planned offset meanwhile: then once more.
       const isDurable = await this.#post({ type: 'closing', transactions });

@@ -41,9 +41,9 @@ export interface ProducerIdMapping {
   map(high: number, low: number, baseOffset?: number): ProducerIdHalves | undefined;
 }
 
-/** The id of single batches, by their base offset. */
+/** A producer that has another local id from an offset on. */
 export interface ProducerIdException {
-  readonly baseOffset: number;
+  readonly fromOffset: number;
   /** At the source. */
   readonly producerId: bigint;
   readonly localProducerId: bigint;
@@ -53,23 +53,24 @@ function halvesOf(producerId: bigint): ProducerIdHalves {
   return { high: Number(producerId >> 32n), low: Number(producerId & 0xffff_ffffn) };
 }
 
-/** `mapping`, but for batches that an exception names by offset and id (G24a). */
+/** `mapping`, but for the producers that exceptions name (G24a). */
 export function mappingExcept(
   mapping: ProducerIdMapping,
   exceptions: readonly ProducerIdException[],
 ): ProducerIdMapping {
   if (exceptions.length === 0) return mapping;
-  const byOffset = new Map(
-    exceptions.map(({ baseOffset, producerId, localProducerId }) => [
-      baseOffset,
-      { from: halvesOf(producerId), to: halvesOf(localProducerId) },
-    ]),
-  );
+  const known = exceptions.map(({ fromOffset, producerId, localProducerId }) => ({
+    fromOffset,
+    from: halvesOf(producerId),
+    to: halvesOf(localProducerId),
+  }));
   return {
-    map(high, low, baseOffset) {
-      const exception = baseOffset === undefined ? undefined : byOffset.get(baseOffset);
-      const isIt = exception?.from.high === high && exception.from.low === low;
-      return isIt ? exception.to : mapping.map(high, low, baseOffset);
+    map(high, low, baseOffset = -1) {
+      const exception = known.find(
+        ({ from, fromOffset }) =>
+          from.high === high && from.low === low && fromOffset <= baseOffset,
+      );
+      return exception?.to ?? mapping.map(high, low, baseOffset);
     },
   };
 }

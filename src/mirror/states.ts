@@ -308,6 +308,12 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
   }
 }
 
+/** Where the log of a settled stop ended: behind the markers, if there are any (G24a). */
+export function settledEnd({ lastMirroredOffset, closedTransactions }: MirrorStateRow): number {
+  const marker = closedTransactions.at(-1)?.markerOffset ?? -1;
+  return Math.max(lastMirroredOffset, marker + 1);
+}
+
 /** Longest message a row keeps. */
 export const MAX_MESSAGE_LENGTH = 500;
 

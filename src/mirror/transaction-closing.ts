@@ -35,6 +35,15 @@ export type ClosedPartition = Pick<
   >;
 };
 
+/** What is known of the producers of a log, and where it ends. */
+export interface ClosedLog {
+  readonly logEndOffset: number;
+  activeProducers(): readonly Pick<
+    SnapshotEntry,
+    'producerId' | 'producerEpoch' | 'currentTxnFirstOffset'
+  >[];
+}
+
 /** The id that a mirrored producer has at the source; undefined: it is one of this cluster's. */
 export type SourceIdOf = (producerId: bigint) => bigint | undefined;
 
@@ -61,7 +70,7 @@ export function hasReopened({ log }: ClosedPartition, row: Listed): boolean {
  * coordinator.
  */
 export function planClosing(
-  { log }: ClosedPartition,
+  log: ClosedLog,
   row: Listed,
   sourceIdOf: SourceIdOf,
 ): readonly ClosedTransaction[] {
@@ -192,10 +201,13 @@ export function checkOpenAt(
   );
 }
 
-/** The ids that the source's abort markers get here. */
+/**
+ * The ids that the source's abort markers get here. Each is the last batch of its producer there:
+ * it belongs to a cluster that is not mirrored to the source any more.
+ */
 export function markerIds(closed: readonly ClosedTransaction[]): ProducerIdException[] {
   return closed.map(({ markerOffset, producerId, originalProducerId }) => ({
-    baseOffset: markerOffset,
+    fromOffset: markerOffset,
     producerId,
     localProducerId: originalProducerId,
   }));

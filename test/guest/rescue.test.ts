@@ -30,6 +30,15 @@ const LOGS: Readonly<Record<number, ReplicaLog>> = {
 const END = 55;
 const OPEN = { producerId: '7696581394433', producerEpoch: 0, firstOffset: 50 };
 
+/** The same in its row. */
+const CLOSED = {
+  producerId: 7n * 2n ** 40n + 1n,
+  originalProducerId: 1n,
+  producerEpoch: 0,
+  firstOffset: 50,
+  markerOffset: END,
+};
+
 /** Mirrored topic `t` with two partitions on the guest and all brokers, its guest dead. */
 async function lost(
   state: MirrorStateName = 'MIRRORING',
@@ -83,6 +92,14 @@ class TestBrokers implements RescueBrokers {
   async epochEnds(_topic: string, epochs: ReadonlyMap<number, number>) {
     await Promise.resolve();
     return new Map([...epochs.keys()].map((partition) => [partition, END]));
+  }
+
+  async open(partitions: Parameters<RescueBrokers['open']>[0]) {
+    await Promise.resolve();
+    const { producerId, producerEpoch, firstOffset: currentTxnFirstOffset } = OPEN;
+    const open = [{ producerId: BigInt(producerId), producerEpoch, currentTxnFirstOffset }];
+    const names = partitions.map((each) => `${each.topic}-${each.partition}`);
+    return new Map(names.map((name) => [name, this.#open.has(name) ? open : []]));
   }
 
   async abort(partitions: Parameters<RescueBrokers['abort']>[0]) {
@@ -144,6 +161,8 @@ function assertNative(cluster: TestCluster): void {
     const { state, lastMirroredOffset } = cluster.rowOf('t', partition) as MirrorStateRow;
     assert.deepEqual([state, lastMirroredOffset], [4, END]);
   }
+  const closed = [0, 1].map((partition) => cluster.rowOf('t', partition)?.closedTransactions);
+  assert.deepEqual(closed, [[], [CLOSED]]);
   assert.deepEqual(cluster.overrides('t'), { 'retention.ms': '1000' });
   assert.equal(cluster.image.membership('t')?.removed, true);
 }
@@ -205,6 +224,20 @@ describe('the rescue of mirror topics', () => {
         assert.equal((await again.plan()).length, 0, `${point.when} ${point.effects}`);
       }
     }
+  });
+
+  test('G24a: where the guest died amid its own markers, mirroring ended below them', async () => {
+    const first = { ...CLOSED, producerId: 7n * 2n ** 40n + 2n, originalProducerId: 2n };
+    const planned = [
+      { ...first, firstOffset: 40, markerOffset: END - 1 },
+      { ...CLOSED, markerOffset: END },
+    ];
+    const fields = { reachedMirroring: true, closedTransactions: planned };
+    const cluster = await lost('STOPPING', fields);
+    await rescue(cluster, new TestBrokers(cluster)).run();
+    const found = cluster.rowOf('t', 1);
+    assert.deepEqual([found?.state, found?.lastMirroredOffset], [4, END - 1]);
+    assert.deepEqual(found?.closedTransactions, planned);
   });
 
   test('D2: a partition that never mirrored gets no last mirrored offset', async () => {
@@ -273,6 +306,13 @@ describe('whose log is taken', () => {
     const settled = row('STOPPING', { settled: true, lastMirroredOffset: 50 });
     assert.equal(longest([log(1, 50, 4), log(2, 55, 5)], [1, 2], settled)?.brokerId, 1);
     assert.equal(longest([log(1, 60, 5), log(2, 55, 5)], [1, 2], settled)?.brokerId, 2);
+  });
+
+  test('G24a: the markers of a settled stop are no tail', () => {
+    const closedTransactions = [{ ...CLOSED, markerOffset: 50 }];
+    const settled = row('STOPPING', { settled: true, lastMirroredOffset: 50, closedTransactions });
+    assert.equal(longest([log(1, 50, 5), log(2, 51, 5)], [1, 2], settled)?.brokerId, 2);
+    assert.equal(longest([log(1, 51, 5), log(2, 52, 5)], [1, 2], settled)?.brokerId, 1);
   });
 
   test('what may be missing is said of every replica', async () => {

@@ -190,15 +190,16 @@ test('G24a the id at the source comes back, but that of this cluster has none', 
   assert.equal(guestSourceId(5, 6n * TAG + 1n), 6n * TAG + 1n, 'another tag was there before');
 });
 
-test('G24a an exception is of one batch and one id', () => {
+test('G24a an exception is of one id from its offset on', () => {
   const plain = guestMapping(3);
   assert.equal(mappingExcept(plain, []), plain);
   const producerId = 4n * TAG + 7n;
-  const mapping = mappingExcept(plain, [{ baseOffset: 9, producerId, localProducerId: 7n }]);
+  const mapping = mappingExcept(plain, [{ fromOffset: 9, producerId, localProducerId: 7n }]);
   const at = (id: bigint, baseOffset: number): bigint | undefined =>
     map({ map: (high, low) => mapping.map(high, low, baseOffset) }, id);
   assert.equal(at(producerId, 9), 7n);
-  assert.equal(at(producerId, 10), producerId);
+  assert.equal(at(producerId, 10), 7n);
+  assert.equal(at(producerId, 8), producerId);
   assert.equal(at(producerId + 1n, 9), producerId + 1n);
   assert.equal(at(7n, 9), 3n * TAG + 7n);
 });

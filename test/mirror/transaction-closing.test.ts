@@ -399,15 +399,16 @@ test("G24a mirroring back, the source's abort markers end what is open here", as
   s.deliver(theirMarker(0));
   // A restart in between finds the ids in the row.
   await leadAgain(s, MEMBER);
-  const other = data(THEIRS[0]?.producerId ?? 0n, 7, 1);
+  const elsewhere = UNIT * 77n + 6n;
+  const other = data(elsewhere, 7, 1);
   s.deliver(Buffer.concat([theirMarker(1), other]));
   assert.deepEqual(tail(s, 5), [
     [8n, 1, 5, 0, ABORTED],
     [7n, 3, 6, 0, ABORTED],
-    [THEIRS[0]?.producerId, 3, 7, 0, undefined],
+    [elsewhere, 3, 7, 0, undefined],
   ]);
   const open = s.partition.log.openTransactions();
-  assert.deepEqual(open, [{ producerId: THEIRS[0]?.producerId, firstOffset: 7 }]);
+  assert.deepEqual(open, [{ producerId: elsewhere, firstOffset: 7 }]);
 });
 
 test('G24a what is open where the source stopped, and not listed, fails by id', async (t) => {

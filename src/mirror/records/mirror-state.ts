@@ -44,7 +44,7 @@ const closedTransactions = array('0+', {
   originalProducerId: int64Exact('0+'),
   producerEpoch: int16('0+'),
   firstOffset: int64('0+'),
-  /** Recorded before the marker is appended. */
+  /** Recorded before the marker is appended; after a rescue (G18a) it lies there or above. */
   markerOffset: int64('0+'),
 });
 
