@@ -87,7 +87,8 @@ export function unreachable(name: string, address: HostPort, error: ConnectionEr
     ? 'If it listens with TLS or SASL, give a file with the settings of a client to ' +
       '--command-config. Else check that it runs and that the address is right.'
     : 'Check that it runs, that the address is right, and that no firewall is in between.';
-  return problem(name, `${text(address)} cannot be asked: ${error.message}`, fix);
+  const why = /^E[A-Z]+$/.test(error.cause) ? error.cause : error.message;
+  return problem(name, `${text(address)} cannot be asked: ${why}`, fix);
 }
 
 type Reply =
@@ -260,7 +261,7 @@ function summary(found: ControllersFound, answers: readonly Answer[]): Check[] {
     const fix = 'Wait for the quorum to elect one; `kafka-metadata-quorum.sh describe` shows it.';
     checks.push(problem('active controller', `${asked}, none is active`, fix, data));
   } else if (answers.length < ids.length) {
-    const fix = 'See that the others run: a guest works with one, but loses it with the last.';
+    const fix = 'Start the others: a quorum needs the majority of its controllers.';
     checks.push(warning('active controller', `${asked}; ${active.nodeId} is active`, fix, data));
   } else {
     const text = `${asked}; ${active.nodeId} is active`;
