@@ -5,12 +5,13 @@
  * Invariants:
  * - Rows that remember more than the cut leaves are lowered durably before it (T3).
  * - What is dropped has been kept before it (T4).
+ * - What a row says of a lone replica's log is durable in the log before (D4, D5, S2).
  * - A cut ends with a new leader epoch (T5): the leadership that made it is over then, and the next
  *   one finds nothing left to cut, so repeating is harmless (S3). While the new epoch is refused it
  *   is owed (`EpochDebt`), and a repetition that finds nothing to cut asks for it again. A crash
  *   owes nothing: a broker that comes back is elected anew.
  */
-import type { Runtime } from '../io/runtime.ts';
+import { DiskError, type Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import { errors } from '../protocol/errors.ts';
 import type { Partition } from '../replication/partition.ts';
@@ -33,6 +34,7 @@ export type CutPartition = Pick<
   | 'isrReachedLogEnd'
   | 'unconfirmedReplicas'
   | 'isLeader'
+  | 'isr'
   | 'watchers'
 > & {
   readonly log: Pick<
@@ -45,6 +47,7 @@ export type CutPartition = Pick<
     | 'lastStableOffset'
     | 'openTransactions'
     | 'read'
+    | 'flush'
   >;
 };
 
@@ -263,7 +266,11 @@ function restartAt(context: CutContext, partition: CutPartition, offset: number)
   throw new MirrorFailure('STORAGE_BUSY', 'the log cannot start over: its disk failed');
 }
 
-/** Waits until every ISR member has reported a log end no higher than ours (T6). */
+/**
+ * Waits until every ISR member has reported a log end no higher than ours (T6), and a lone replica
+ * until its log is durable: what the next row says of it must be so after a power loss, too. That
+ * costs nothing where nothing is new.
+ */
 export async function whenReplicasFollowed(
   context: CutContext,
   partition: CutPartition,
@@ -279,7 +286,17 @@ export async function whenReplicasFollowed(
     () => false,
   );
   if (!followed) throw new Superseded('leadership ended while replicas followed');
+  if (partition.isr.length === 1) await makeDurable(partition);
   check(context);
+}
+
+async function makeDurable(partition: CutPartition): Promise<void> {
+  try {
+    await partition.log.flush();
+  } catch (error) {
+    if (!(error instanceof DiskError)) throw error;
+    throw new MirrorFailure('STORAGE_BUSY', `the log cannot be made durable: ${error.message}`);
+  }
 }
 
 /**

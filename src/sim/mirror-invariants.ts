@@ -388,6 +388,8 @@ export class MirrorInvariants {
     const stable = lastStableOffset === logEndOffset;
     const bounds = `start ${logStartOffset}, LSO ${lastStableOffset}, LEO ${logEndOffset}`;
     assert(stable, `D5: not stable to the end in STOPPED: ${bounds}`);
+    const isWhole = logEndOffset >= row.lastMirroredOffset;
+    assert(isWhole, `D4: ends below the LMO ${row.lastMirroredOffset}: ${bounds}`);
     if (watched.stopped === undefined || this.#destinationLost) return;
     watched.stopped = undefined;
     const lmo = row.lastMirroredOffset;

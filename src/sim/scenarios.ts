@@ -134,6 +134,22 @@ const failover: Scenario = {
   },
 };
 
+const failoverPower: Scenario = {
+  name: 'failover-power',
+  claim: 'a power loss takes nothing of what a stopped topic says it has mirrored',
+  faults: ['powerDestination', 'powerDestination', 'flush', 'killDestination', 'cut'],
+  async script(stage) {
+    const { world, nemesis } = stage;
+    await mirrorEverything(stage);
+    await world.run(1_000 + world.random.below(3_000));
+    nemesis.start();
+    await failOver(stage, 'orders');
+    await world.run(3_000);
+    await endMirrored(stage, ['payments']);
+    await world.settle('STOPPED', ['orders']);
+  },
+};
+
 const readd: Scenario = {
   name: 're-add',
   claim: 'a topic that was stopped and written to is mirrored again from its LMO on',
@@ -283,6 +299,7 @@ export const SCENARIOS: readonly Scenario[] = [
   diskFull,
   sourcePower,
   destinationPower,
+  failoverPower,
   failback,
 ];
 

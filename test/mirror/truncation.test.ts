@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { type TestContext, test } from 'node:test';
+import { DiskError } from '../../src/io/runtime.ts';
 import { MirrorFailure } from '../../src/mirror/causes.ts';
 import { keepTail } from '../../src/mirror/lost-and-found.ts';
 import {
@@ -348,6 +349,38 @@ test('T6 a single replica has followed at once; another one is waited for', asyn
   broker.changePartition('t', 0, { isr: [THIS_BROKER], replicas: both });
   await settle();
   assert.equal(followed, true);
+});
+
+test('S2 D4 what a row says of a lone replica is durable in its log first', async (t) => {
+  const { broker, partition, context } = await setup(t);
+  append(partition, mirrored(0, 5));
+  await whenReplicasFollowed(context, partition);
+  assert.equal(partition.log.recoveryPoint, 5);
+  const both = [THIS_BROKER, OTHER_BROKER];
+  broker.changePartition('t', 0, { replicas: both, isr: both });
+  append(partition, mirrored(5, 2));
+  await followerFetches(broker, 7);
+  await whenReplicasFollowed(context, partition);
+  assert.equal(partition.log.recoveryPoint, 5, 'of two replicas the other one has it');
+});
+
+test('S2 D4 a log that cannot be made durable is no end of a stop', async (t) => {
+  const { partition, context } = await setup(t);
+  const log = Object.assign(Object.create(partition.log) as typeof partition.log, {
+    flush: () => Promise.reject(new DiskError('EIO', 'sync', 'file')),
+  });
+  const { watchers, topic, topicId, partition: index, leaderEpoch, isr } = partition;
+  const broken = {
+    ...{ watchers, topic, topicId, partition: index, leaderEpoch, isr, log },
+    truncateForMirror: () => assert.fail(),
+    restartForMirror: () => assert.fail(),
+    isrReachedLogEnd: () => true,
+    unconfirmedReplicas: () => [],
+    isLeader: () => true,
+  };
+  await assert.rejects(whenReplicasFollowed(context, broken), (error: unknown) => {
+    return error instanceof MirrorFailure && error.mirrorCause === 'STORAGE_BUSY';
+  });
 });
 
 /** One fetch of the other broker's replica. */

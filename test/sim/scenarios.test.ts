@@ -24,6 +24,7 @@ const RULES: Readonly<Record<string, string>> = {
   'disk-full': 'S2 S3 S5 F5',
   'source-power': 'F9 F10 T4',
   'destination-power': 'S2 T1 S3 F5',
+  'failover-power': 'S2 D1 D4 D5',
   failback: 'B1 B2 T2 T4 P1 D5',
 };
 
