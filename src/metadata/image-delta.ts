@@ -157,6 +157,8 @@ class ImageBuilder {
       case 'ProducerIdsRecord':
         this.#nextProducerId = record.value.nextProducerId;
         break;
+      case 'AccessControlEntryRecord':
+      case 'RemoveAccessControlEntryRecord':
       case 'UserScramCredentialRecord':
       case 'RemoveUserScramCredentialRecord':
       case 'ClientQuotaRecord':

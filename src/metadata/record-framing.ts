@@ -31,7 +31,9 @@ import {
   ProducerIdsRecord,
 } from './records/cluster-records.ts';
 import {
+  AccessControlEntryRecord,
   ClientQuotaRecord,
+  RemoveAccessControlEntryRecord,
   RemoveUserScramCredentialRecord,
   UserScramCredentialRecord,
 } from './records/security-records.ts';
@@ -49,6 +51,7 @@ const FRAME_VERSION = 1;
 
 const SCHEMAS = {
   AbortTransactionRecord,
+  AccessControlEntryRecord,
   BeginTransactionRecord,
   BrokerRegistrationChangeRecord,
   ClearElrRecord,
@@ -63,6 +66,7 @@ const SCHEMAS = {
   ProducerIdsRecord,
   RegisterBrokerRecord,
   RegisterControllerRecord,
+  RemoveAccessControlEntryRecord,
   RemoveTopicRecord,
   RemoveUserScramCredentialRecord,
   TopicRecord,

@@ -47,7 +47,8 @@ export class BadFrameSize extends Error {
 
 /** How a {@link FrameReader} treats memory and sizes. */
 export interface FrameReaderOptions {
-  readonly maxFrameBytes?: number;
+  /** A function is asked for each frame. */
+  readonly maxFrameBytes?: number | (() => number);
   /** Large frames share one buffer: for owners that are done with a frame when the call returns. */
   readonly reuseFrameBuffer?: boolean;
   /** Memory for a large frame, `new Uint8Array` by default; its old content does not matter. */
@@ -57,7 +58,7 @@ export interface FrameReaderOptions {
 /** Cuts a byte stream into frames. */
 export class FrameReader {
   readonly #onFrame: (frame: Uint8Array) => void;
-  readonly #maxFrameBytes: number;
+  readonly #maxFrameBytes: () => number;
   readonly #reuse: boolean;
   readonly #allocate: (length: number) => Uint8Array;
   #scratch = new Uint8Array(SCRATCH_BYTES);
@@ -75,7 +76,8 @@ export class FrameReader {
 
   constructor(onFrame: (frame: Uint8Array) => void, options: FrameReaderOptions = {}) {
     this.#onFrame = onFrame;
-    this.#maxFrameBytes = options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES;
+    const max = options.maxFrameBytes ?? DEFAULT_MAX_FRAME_BYTES;
+    this.#maxFrameBytes = typeof max === 'number' ? () => max : max;
     this.#reuse = options.reuseFrameBuffer === true;
     this.#allocate = options.allocate ?? ((length) => new Uint8Array(length));
   }
@@ -114,9 +116,10 @@ export class FrameReader {
     const view = new DataView(this.#scratch.buffer);
     while (!this.#stopped && this.#end - this.#start >= SIZE_BYTES) {
       const size = view.getInt32(this.#start);
-      if (size < 0 || size > this.#maxFrameBytes) {
+      const max = this.#maxFrameBytes();
+      if (size < 0 || size > max) {
         this.#stopped = true;
-        throw new BadFrameSize(size, this.#maxFrameBytes);
+        throw new BadFrameSize(size, max);
       }
       const from = this.#start + SIZE_BYTES;
       if (this.#end - from < size) {

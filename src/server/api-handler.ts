@@ -21,7 +21,9 @@ import {
 } from '../protocol/schema.ts';
 import type { FetchSessions } from '../replication/fetch-sessions.ts';
 import type { ReplicaManager } from '../replication/replica-manager.ts';
+import type { Authorizer } from './authorizer.ts';
 import type { BrokerConfig } from './broker-config.ts';
+import type { ClientSession } from './client-session.ts';
 import type { InternalTopics } from './internal-topics.ts';
 import type { ProducerIds } from './producer-ids.ts';
 
@@ -54,6 +56,8 @@ export interface GuestServices {
    * it. Answers the error code of each topic that it could not be told about yet.
    */
   askForTopics(names: readonly string[]): Promise<ReadonlyMap<string, number>>;
+  /** Undefined: everyone may do everything here. */
+  readonly authorizer?: Authorizer | undefined;
   /** Decides about settings of mirrors (IncrementalAlterConfigs), which Apache cannot. */
   readonly mirrorAdmin: Pick<ControllerPort, 'forward'>;
   /** Asks an Apache broker who coordinates a key, which makes the coordinator's topic there. */
@@ -78,16 +82,15 @@ export interface RequestContext {
   readonly apiVersion: number;
   readonly clientId: string | null;
   readonly clientHost: string;
-  /** `User:ANONYMOUS` until listeners authenticate. */
+  /** `User:ANONYMOUS` for whoever did not authenticate. */
   readonly principal: string;
   /** Name of the listener that the connection came in on. */
   readonly listenerName: string;
   /** Identifies the connection, for fetch sessions. */
   readonly connectionId: number;
+  /** Undefined where nobody authenticates. */
+  readonly session?: ClientSession | undefined;
 }
-
-/** The name of a client that proved none. */
-export const ANONYMOUS = 'User:ANONYMOUS';
 
 /** The answer to a request that gets none on the wire (Produce with acks=0). */
 export const NO_RESPONSE: unique symbol = Symbol('no response');

@@ -18,6 +18,7 @@ import { leaveGroup } from './handlers/13-leave-group.ts';
 import { syncGroup } from './handlers/14-sync-group.ts';
 import { describeGroups } from './handlers/15-describe-groups.ts';
 import { listGroups } from './handlers/16-list-groups.ts';
+import { saslHandshake } from './handlers/17-sasl-handshake.ts';
 import { apiVersions } from './handlers/18-api-versions.ts';
 import { createTopics } from './handlers/19-create-topics.ts';
 import { deleteTopics } from './handlers/20-delete-topics.ts';
@@ -25,6 +26,7 @@ import { deleteRecords } from './handlers/21-delete-records.ts';
 import { initProducerId } from './handlers/22-init-producer-id.ts';
 import { offsetForLeaderEpoch } from './handlers/23-offset-for-leader-epoch.ts';
 import { describeConfigs } from './handlers/32-describe-configs.ts';
+import { saslAuthenticate } from './handlers/36-sasl-authenticate.ts';
 import { createPartitions } from './handlers/37-create-partitions.ts';
 import { deleteGroups } from './handlers/42-delete-groups.ts';
 import { incrementalAlterConfigs } from './handlers/44-incremental-alter-configs.ts';
@@ -56,6 +58,8 @@ const handlers: readonly ApiHandler[] = [
   syncGroup,
   describeGroups,
   listGroups,
+  saslHandshake,
+  saslAuthenticate,
   apiVersions,
   createTopics,
   deleteTopics,

@@ -12,6 +12,7 @@ import type { Runtime } from '../io/runtime.ts';
 import type { ControllerPort } from '../metadata/controller-port.ts';
 import type { MetadataImage } from '../metadata/image.ts';
 import { MetadataLoader, type MetadataPublisher } from '../metadata/metadata-loader.ts';
+import { scramCode } from '../metadata/security-image.ts';
 import { EMBEDDED_ROLE, type MirrorRole } from '../mirror/driver-context.ts';
 import { MirrorCoordinator, type MirrorRows } from '../mirror/mirror-coordinator.ts';
 import { MirrorManager } from '../mirror/mirror-manager.ts';
@@ -19,6 +20,8 @@ import { MirrorOperations } from '../mirror/operations.ts';
 import type { MirrorPartitionStates } from '../mirror/partition-states.ts';
 import type { MirrorBrokerSettings } from '../mirror/settings.ts';
 import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
+import { securityProtocols } from '../protocol/connection-security.ts';
+import type { ScramCredential } from '../protocol/scram.ts';
 import { FetchSessions } from '../replication/fetch-sessions.ts';
 import type { FollowOptions } from '../replication/follower-manager.ts';
 import { EVERYONE_MAY_JOIN, type IsrPolicy } from '../replication/isr-policy.ts';
@@ -33,6 +36,7 @@ import {
   parseListener,
   parseProtocolMap,
 } from './broker-config.ts';
+import type { RegisteredListener } from './broker-registration.ts';
 import { parseList } from './config-definition.ts';
 import { PartitionCoordinatorLog } from './coordinator-log.ts';
 import { dynamicBrokerConfig } from './dynamic-config.ts';
@@ -40,6 +44,7 @@ import { type GroupOffsetParts, type GroupOffsetPorts, groupOffsetParts } from '
 import { groupConfigOf } from './group-settings.ts';
 import { InternalTopics } from './internal-topics.ts';
 import { deletedTopicsPublisher, groupLeadership } from './leadership.ts';
+import { listenerProtocol, listenerSecurity } from './listener-security.ts';
 import { logConfigOf } from './log-config.ts';
 import { ProducerIds } from './producer-ids.ts';
 import { RequestHandler } from './request-handler.ts';
@@ -230,6 +235,8 @@ export function socketServer(
   started: Promise<void>,
 ): SocketServer {
   const handler = new RequestHandler(services, table, buffers);
+  const scramCredential = (mechanism: string, user: string): ScramCredential | undefined =>
+    services.metadata.image.security.scramCredentials.get(user)?.get(scramCode(mechanism));
   let isStarted = false;
   const whenStarted = started.then(() => {
     isStarted = true;
@@ -241,6 +248,11 @@ export function socketServer(
       isStarted
         ? handler.handleFrame(frame, context)
         : whenStarted.then(() => handler.handleFrame(frame, context)),
+    securityOf: (listener) => ({
+      runtime,
+      security: listenerSecurity(config, runtime.disk, listener),
+      scramCredential,
+    }),
     buffers,
     connectionClosed: () => {},
   });
@@ -291,13 +303,13 @@ export function openLogs(
 export function advertisedListeners(
   config: BrokerConfig,
   bound: readonly ListenerAddress[],
-): ListenerAddress[] {
+): RegisteredListener[] {
   const protocols = protocolMap(config);
   const texts = parseList(config.explicit('advertised.listeners') ?? '');
   const advertised = texts.map((text) => parseListener(text, protocols));
   return bound.map((address) => {
     const told = advertised.find(({ name }) => name === address.name) ?? address;
     if (told.host === '') throw new Error(`advertised.listeners: ${told.name} names no host.`);
-    return told;
+    return { ...told, securityProtocol: securityProtocols[listenerProtocol(config, told.name)] };
   });
 }

@@ -148,6 +148,9 @@ async function serve(foundation: Omit<EmbeddedFoundation, 'brokerEpoch'>): Promi
 /** Starts a broker; rejects with an Error for people when it cannot start. */
 export async function startBroker(runtime: Runtime, options: BrokerOptions): Promise<Broker> {
   const { config } = options;
+  if (config.text('authorizer.class.name') !== '') {
+    throw new Error('authorizer.class.name: a broker of its own cluster has no ACLs yet.');
+  }
   const states = new MirrorPartitionStates();
   const logManager = openLogs(runtime, config, states);
   const foundation = await openFoundation(runtime, options, { logManager, states });

@@ -29,10 +29,12 @@ import { leaveGroup } from './handlers/13-leave-group.ts';
 import { syncGroup } from './handlers/14-sync-group.ts';
 import { describeGroups } from './handlers/15-describe-groups.ts';
 import { listGroups } from './handlers/16-list-groups.ts';
+import { saslHandshake } from './handlers/17-sasl-handshake.ts';
 import { apiVersions } from './handlers/18-api-versions.ts';
 import { deleteRecords } from './handlers/21-delete-records.ts';
 import { offsetForLeaderEpoch } from './handlers/23-offset-for-leader-epoch.ts';
 import { describeConfigs } from './handlers/32-describe-configs.ts';
+import { saslAuthenticate } from './handlers/36-sasl-authenticate.ts';
 import { deleteGroups } from './handlers/42-delete-groups.ts';
 import { offsetDelete } from './handlers/47-offset-delete.ts';
 import { describeCluster } from './handlers/60-describe-cluster.ts';
@@ -59,6 +61,8 @@ const handlers = [
   syncGroup,
   describeGroups,
   listGroups,
+  saslHandshake,
+  saslAuthenticate,
   apiVersions,
   deleteRecords,
   initProducerId,

@@ -49,6 +49,8 @@ import { BrokerHeartbeatRequest } from '../protocol/messages/63-broker-heartbeat
 import type { FollowFrom } from '../replication/follower-begin.ts';
 import { DEFAULT_LOG_CONFIG } from '../storage/log-config.ts';
 import type { LogManager } from '../storage/log-manager.ts';
+import { guardedTable } from './access-guard.ts';
+import { configuredAuthorizer } from './authorizer.ts';
 import type { Broker, BrokerOptions } from './broker.ts';
 import type { BrokerConfig, ListenerAddress } from './broker-config.ts';
 import {
@@ -60,10 +62,15 @@ import {
   type Parts,
   socketServer,
 } from './broker-parts.ts';
-import { BrokerRegistration, DUPLICATE_PATIENCE_MS } from './broker-registration.ts';
+import {
+  BrokerRegistration,
+  DUPLICATE_PATIENCE_MS,
+  type RegisteredListener,
+} from './broker-registration.ts';
 import { parseList } from './config-definition.ts';
 import { configValidators } from './config-validators.ts';
 import { guestApisWith, guestApiTable } from './guest-api-table.ts';
+import { guestGuards } from './guest-guards.ts';
 import {
   controllerSecurity,
   interBrokerListener,
@@ -206,7 +213,7 @@ class GuestAssembly {
   }
 
   #variant(context: JobContext): GuestVariant {
-    const { runtime, brokerId, clusterId, controller, controllerApis } = this.#foundation;
+    const { runtime, config, brokerId, clusterId, controller, controllerApis } = this.#foundation;
     const store = this.#store;
     const jobs = this.#jobs;
     const admin = new GuestMirrorAdmin({
@@ -240,6 +247,7 @@ class GuestAssembly {
       listedApis: guestApisWith(apis),
       services: {
         supportedFeatures: guestSupportedFeatures,
+        authorizer: configuredAuthorizer(config, () => this.image.security.acls),
         askForTopics: (names) => questions.askForTopics(names),
         askForCoordinator: (keyType, key) => questions.askForCoordinator(keyType, key),
         askController: (request, response, value) => controller.send(request, response, value),
@@ -281,7 +289,7 @@ class GuestAssembly {
     throw new MirrorFailure('DESTINATION_BUSY', `mirror ${mirror} has no settings`);
   }
 
-  #register(advertised: readonly ListenerAddress[]): BrokerRegistration {
+  #register(advertised: readonly RegisteredListener[]): BrokerRegistration {
     const { runtime, config, brokerId, clusterId, controller } = this.#foundation;
     const { identity, identityFile } = this.#foundation;
     return new BrokerRegistration(runtime, controller, {
@@ -303,7 +311,7 @@ class GuestAssembly {
   }
 
   /** Registers under these addresses, reads the present, and becomes a live member. */
-  async join(advertised: readonly ListenerAddress[]): Promise<void> {
+  async join(advertised: readonly RegisteredListener[]): Promise<void> {
     const { controller, firstImage } = this.#foundation;
     this.#registration = this.#register(advertised);
     // Rows first: what the metadata says is read with the memberships on it.
@@ -425,14 +433,10 @@ async function serve(foundation: GuestFoundation, assembly: GuestAssembly): Prom
   const { runtime, config, brokerId, clusterId, controller, logManager } = foundation;
   const { services } = assembly.parts;
   const { promise: started, resolve: start } = Promise.withResolvers<void>();
-  const sockets = socketServer(
-    runtime,
-    config,
-    services,
-    guestApiTable,
-    logManager.buffers,
-    started,
-  );
+  const authorizer = services.guest?.authorizer;
+  const table =
+    authorizer === undefined ? guestApiTable : guardedTable(guestApiTable, guestGuards, authorizer);
+  const sockets = socketServer(runtime, config, services, table, logManager.buffers, started);
   const stop = async (): Promise<void> => {
     await assembly.close();
     await sockets.close();

@@ -5,9 +5,10 @@
  * an unknown version is answered UNSUPPORTED_VERSION in version 0 with the list of APIs; any other
  * unknown API or version, and a body that cannot be decoded, closes the connection, since no client
  * could read an answer. The log line names API, version and client.
+ * A client that has to authenticate is served what it needs for that and nothing else.
  */
 import type { BufferPool } from '../base/buffer-pool.ts';
-import { ByteReader, MalformedBytes } from '../base/bytes.ts';
+import { ByteReader, ByteWriter, MalformedBytes } from '../base/bytes.ts';
 import { ApiKey, apiName } from '../protocol/api-keys.ts';
 import { codec } from '../protocol/codec.ts';
 import { errors } from '../protocol/errors.ts';
@@ -16,7 +17,6 @@ import { ApiVersionsResponse } from '../protocol/messages/18-api-versions.ts';
 import { type RequestHeader, readRequestHeader } from '../protocol/request-header.ts';
 import { type EncodableOf, inVersions, type Message } from '../protocol/schema.ts';
 import {
-  ANONYMOUS,
   type ApiHandler,
   type ApiTable,
   type BrokerServices,
@@ -24,11 +24,27 @@ import {
   type RawApiHandler,
   type RequestContext,
 } from './api-handler.ts';
+import { ANONYMOUS, type TokenAnswer } from './client-session.ts';
 import { type ConnectionContext, UnanswerableRequest } from './socket-server.ts';
+
+/** What a client may ask before it has authenticated. */
+const OPEN_APIS: ReadonlySet<number> = new Set<number>([
+  ApiKey.ApiVersions,
+  ApiKey.SaslHandshake,
+  ApiKey.SaslAuthenticate,
+]);
 
 function serves(handler: ApiHandler | RawApiHandler, apiVersion: number): boolean {
   if (inVersions(handler.versions, apiVersion)) return true;
   return 'unlistedVersions' in handler && inVersions(handler.unlistedVersions, apiVersion);
+}
+
+/** The answer to a token without a header; undefined: none, the connection just ends. */
+function rawAnswer({ errorCode, authBytes }: TokenAnswer): Uint8Array[] | undefined {
+  if (errorCode !== errors.NONE.code) return undefined;
+  const size = new ByteWriter();
+  size.int32(authBytes.length);
+  return [size.toBytes(), authBytes];
 }
 
 /** Serves frames with the handlers of an API table. */
@@ -49,8 +65,17 @@ export class RequestHandler {
     frame: Uint8Array,
     connection: ConnectionContext,
   ): Promise<readonly Uint8Array[] | undefined> {
+    const { session } = connection;
+    if (session?.takesRawTokens === true) return rawAnswer(await session.authenticate(frame));
     const reader = new ByteReader(frame);
     const header = this.#readHeader(reader, connection);
+    const principal = session === undefined ? ANONYMOUS : session.principal;
+    if (principal === undefined && !OPEN_APIS.has(header.apiKey)) {
+      throw new UnanswerableRequest(
+        `${apiName(header.apiKey) ?? header.apiKey} from ${connection.clientHost}, ` +
+          'which has to authenticate first',
+      );
+    }
     const handler = this.#handlers.get(header.apiKey);
     if (handler === undefined || !serves(handler, header.apiVersion)) {
       return this.#unsupported(header, connection);
@@ -59,7 +84,7 @@ export class RequestHandler {
       ...connection,
       apiVersion: header.apiVersion,
       clientId: header.clientId,
-      principal: ANONYMOUS,
+      principal: principal ?? ANONYMOUS,
     };
     if ('handleBody' in handler) {
       const body = reader.view(reader.remaining);

@@ -13,11 +13,15 @@ import type { Logger } from '../base/logger.ts';
 import type { CloseReason, Connection, Listener, Runtime, Timer } from '../io/runtime.ts';
 import { BadFrameSize, FrameReader } from '../protocol/frame.ts';
 import type { ListenerAddress } from './broker-config.ts';
+import { ClientSession, type SessionContext } from './client-session.ts';
 
 /** Requests that may wait on one connection before it is no longer read. */
 export const MAX_QUEUED_REQUESTS = 64;
 /** Bytes of requests that may wait on one connection before it is no longer read. */
 export const MAX_QUEUED_BYTES = 8 * 1024 * 1024;
+
+/** The largest request of a client that has not authenticated (as in Apache Kafka). */
+export const MAX_UNAUTHENTICATED_BYTES = 512 * 1024;
 
 /** A request without an answer that a client could read: its connection is closed. */
 export class UnanswerableRequest extends Error {
@@ -29,6 +33,8 @@ export interface ConnectionContext {
   readonly connectionId: number;
   readonly listenerName: string;
   readonly clientHost: string;
+  /** Who the client is; undefined: nobody authenticates here. */
+  readonly session?: ClientSession | undefined;
 }
 
 /**
@@ -46,6 +52,8 @@ export interface SocketServerOptions {
   /** Connections without a request for so long are closed; negative: never. */
   readonly maxIdleMs: number;
   readonly handleFrame: FrameHandler;
+  /** How a listener is secured; absent: no listener is. */
+  readonly securityOf?: (listenerName: string) => SessionContext;
   /** Memory for large requests; that of responses goes back there once they are sent. */
   readonly buffers: BufferPool;
   /** The connection is gone: drop what belongs to it (fetch sessions). */
@@ -82,7 +90,7 @@ class ServerConnection {
     this.#logger = logger;
     this.#onClosed = onClosed;
     this.#reader = new FrameReader((frame) => this.#frame(frame), {
-      maxFrameBytes: options.maxRequestBytes,
+      maxFrameBytes: () => this.#maxFrameBytes,
       allocate: (length) => options.buffers.take(length),
     });
     connection.start({
@@ -94,6 +102,14 @@ class ServerConnection {
       },
       closed: (reason) => this.#ended(reason),
     });
+  }
+
+  /** A client that has not authenticated yet cannot take much memory. */
+  get #maxFrameBytes(): number {
+    const { session } = this.#context;
+    const { maxRequestBytes } = this.#options;
+    const isKnown = session === undefined || session.principal !== undefined;
+    return isKnown ? maxRequestBytes : Math.min(maxRequestBytes, MAX_UNAUTHENTICATED_BYTES);
   }
 
   get busy(): boolean {
@@ -156,14 +172,18 @@ class ServerConnection {
     // A long poll that has just been answered is not idle.
     this.active = true;
     if (this.#closed) return;
-    if (chunks !== undefined) this.#send(chunks);
-    this.#next();
+    const isOver = this.#context.session?.isOver === true;
+    if (chunks !== undefined) this.#send(chunks, isOver);
+    else if (isOver) this.close();
+    if (!isOver) this.#next();
   }
 
-  #send(chunks: readonly Uint8Array[]): void {
+  /** `isLast`: the connection ends once they are sent. */
+  #send(chunks: readonly Uint8Array[], isLast: boolean): void {
     const { buffers } = this.#options;
     const sent = (): void => {
       for (const chunk of chunks) buffers.give(chunk);
+      if (isLast) this.close();
     };
     if (!this.#connection.write(chunks, sent)) this.#blocked = true;
   }
@@ -216,16 +236,27 @@ export class SocketServer {
 
   /** Listens; answers the address with its real port. Rejects when the address is not to be had. */
   async listen(address: ListenerAddress): Promise<ListenerAddress> {
-    const listener = await this.#runtime.network.listen(address.host, address.port, (connection) =>
-      this.#accept(connection, address.name),
+    const secured = this.#options.securityOf?.(address.name);
+    const listener = await this.#runtime.network.listen(
+      address.host,
+      address.port,
+      (connection) => this.#accept(connection, address.name, secured),
+      secured?.security.tls,
     );
     this.#listeners.push(listener);
     if (this.#idleTimer === undefined && this.#options.maxIdleMs > 0) this.#armIdleSweep();
     return { ...address, port: listener.port };
   }
 
-  #accept(connection: Connection, listenerName: string): void {
+  #accept(connection: Connection, listenerName: string, secured: SessionContext | undefined): void {
+    const session = secured && new ClientSession(secured, connection.peerSubject);
+    if (session?.isOver === true) {
+      // The rules make no principal of the name in its certificate.
+      connection.close();
+      return;
+    }
     const context = {
+      ...(session === undefined ? {} : { session }),
       connectionId: this.#nextConnectionId++,
       listenerName,
       clientHost: connection.remoteAddress,

@@ -80,7 +80,7 @@ describe('metadata record framing', () => {
   });
 
   it('keeps a record of a type it does not act on as bytes', () => {
-    const bytes = Uint8Array.of(1, 18, 0, 7, 7, 7);
+    const bytes = Uint8Array.of(1, 10, 0, 7, 7, 7);
     const record = decodeMetadataRecord(bytes);
     assert.equal(record.type, 'UnknownRecord');
     assert.deepEqual(encodeMetadataRecord(record), bytes);

@@ -172,7 +172,10 @@ test('listeners are parsed, and a bad one is told how to be written', () => {
   for (const bad of ['127.0.0.1:9092', 'PLAINTEXT://h', 'PLAINTEXT://h:65536', 'PLAINTEXT://h:x']) {
     assert.throws(() => parseListener(bad), /PLAINTEXT:\/\/HOST:PORT/, bad);
   }
-  assert.throws(() => parseListener('SSL://h:1'), /only PLAINTEXT/);
+  assert.deepEqual(parseListener('SASL_SSL://h:1'), { name: 'SASL_SSL', host: 'h', port: 1 });
+  assert.throws(() => parseListener('INTERNAL://h:1'), /no security protocol for INTERNAL/);
+  const map = new Map([['INTERNAL', 'SSL']]);
+  assert.equal(parseListener('internal://h:1', map).name, 'INTERNAL');
 });
 
 test('LogConfig: defaults are storage’s own', () => {

@@ -19,10 +19,8 @@ import { answerBody, contextOf } from './guest-call.ts';
 import { sampleRequest } from './sample-request.ts';
 
 const FIRST_OWN_KEY = 12790;
-/** Listeners do not authenticate; telemetry has no receiver; brokers ask share coordinators. */
+/** Telemetry has no receiver; brokers ask share coordinators. */
 const LEFT_OUT = new Set<number>([
-  ApiKey.SaslHandshake,
-  ApiKey.SaslAuthenticate,
   ApiKey.GetTelemetrySubscriptions,
   ApiKey.PushTelemetry,
   ApiKey.InitializeShareGroupState,

@@ -3,13 +3,13 @@
  */
 import { codec } from '../../src/protocol/codec.ts';
 import type { EncodableOf, Message, MessageOf } from '../../src/protocol/schema.ts';
-import {
-  ANONYMOUS,
-  type ApiHandler,
-  type BrokerServices,
-  type RawApiHandler,
-  type RequestContext,
+import type {
+  ApiHandler,
+  BrokerServices,
+  RawApiHandler,
+  RequestContext,
 } from '../../src/server/api-handler.ts';
+import { ANONYMOUS } from '../../src/server/client-session.ts';
 import { guestApiTable } from '../../src/server/guest-api-table.ts';
 import type { Api } from './call.ts';
 

@@ -4,6 +4,7 @@ import { test } from 'node:test';
 import { emptyImage } from '../../src/metadata/image.ts';
 import { applyRecords } from '../../src/metadata/image-delta.ts';
 import { type MetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
+import type { SecurityImage } from '../../src/metadata/security-image.ts';
 import { placeRecords } from '../../src/metadata/transaction-buffer.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import {
@@ -46,6 +47,14 @@ function quota(entity: Entity, key: string, value: number, remove = false): Meta
   return metadataRecord('ClientQuotaRecord', { entity: parts, key, value, remove });
 }
 
+/** Those of alice, by mechanism. */
+function iterations(credentials: SecurityImage['scramCredentials']): [number, number][] {
+  return [...(credentials.get('alice') ?? [])].map(([mechanism, each]) => [
+    mechanism,
+    each.iterations,
+  ]);
+}
+
 test('an image keeps what is said last, and shares what a batch does not touch', () => {
   const records = [
     credential('alice', 1, 4096),
@@ -60,24 +69,17 @@ test('an image keeps what is said last, and shares what a batch does not touch',
   ];
   const image = imageOf(records);
   const { scramCredentials, clientQuotas } = image.security;
-  assert.deepEqual(
-    [...scramCredentials],
-    [
-      [
-        'alice',
-        new Map([
-          [1, 5000],
-          [2, 8192],
-        ]),
-      ],
-    ],
-  );
+  assert.deepEqual([...scramCredentials.keys()], ['alice']);
+  assert.deepEqual(iterations(scramCredentials), [
+    [1, 5000],
+    [2, 8192],
+  ]);
   assert.deepEqual(
     [...clientQuotas.values()].map(({ values }) => [...values]),
     [[['producer_byte_rate', 2]]],
   );
   const next = applyRecords(image, placeRecords([removed('alice', 2)], 9), 9, 1).image;
-  assert.deepEqual([...next.security.scramCredentials], [['alice', new Map([[1, 5000]])]]);
+  assert.deepEqual(iterations(next.security.scramCredentials), [[1, 5000]]);
   assert.equal(next.security.clientQuotas, clientQuotas);
   assert.equal(scramCredentials.get('alice')?.size, 2);
   const other = metadataRecord('NoOpRecord', {});

@@ -25,7 +25,7 @@ import {
 
 /** How long dialling a controller may take, in ms. */
 const CONNECT_TIMEOUT_MS = 2_000;
-/** How long a node may take for each of the questions who leads, in ms: one that hangs is passed. */
+/** How long a node may take for each question who leads, in ms: one that hangs is passed. */
 const PROBE_TIMEOUT_MS = 1_500;
 /** How long one try of a request may take, in ms, unless the caller says otherwise. */
 const REQUEST_TIMEOUT_MS = 30_000;

@@ -1,7 +1,7 @@
 /**
- * Metadata records of SCRAM credentials and client quotas, as Apache Kafka writes them.
+ * Metadata records of ACLs, SCRAM credentials and client quotas, as Apache Kafka writes them.
  *
- * The embedded controller writes none; a guest reads them to answer who asks about them.
+ * The embedded controller writes none; a guest reads them to authenticate and authorise clients.
  */
 import {
   array,
@@ -14,6 +14,7 @@ import {
   message,
   nullable,
   string,
+  uuid,
 } from '../../protocol/schema.ts';
 
 /** Metadata record type 11. */
@@ -34,6 +35,41 @@ export const UserScramCredentialRecord = message({
 });
 /** A decoded {@link UserScramCredentialRecord}. */
 export type UserScramCredentialRecord = MessageOf<typeof UserScramCredentialRecord>;
+
+/** Metadata record type 18: one ACL. */
+export const AccessControlEntryRecord = message({
+  apiKey: 18,
+  name: 'AccessControlEntryRecord',
+  type: 'metadata',
+  validVersions: '0',
+  flexibleVersions: '0+',
+  fields: {
+    id: uuid('0+'),
+    resourceType: int8('0+'),
+    resourceName: string('0+'),
+    patternType: int8('0+'),
+    principal: string('0+'),
+    host: string('0+'),
+    operation: int8('0+'),
+    permissionType: int8('0+'),
+  },
+});
+/** A decoded {@link AccessControlEntryRecord}. */
+export type AccessControlEntryRecord = MessageOf<typeof AccessControlEntryRecord>;
+
+/** Metadata record type 19. */
+export const RemoveAccessControlEntryRecord = message({
+  apiKey: 19,
+  name: 'RemoveAccessControlEntryRecord',
+  type: 'metadata',
+  validVersions: '0',
+  flexibleVersions: '0+',
+  fields: {
+    id: uuid('0+'),
+  },
+});
+/** A decoded {@link RemoveAccessControlEntryRecord}. */
+export type RemoveAccessControlEntryRecord = MessageOf<typeof RemoveAccessControlEntryRecord>;
 
 /** Metadata record type 22. */
 export const RemoveUserScramCredentialRecord = message({

@@ -34,12 +34,9 @@ import {
   IncrementalAlterConfigsResponse,
 } from '../../protocol/messages/44-incremental-alter-configs.ts';
 import { type EncodableOf, type Message, parseVersions } from '../../protocol/schema.ts';
-import {
-  ANONYMOUS,
-  type BrokerServices,
-  type RawApiHandler,
-  type RequestContext,
-} from '../api-handler.ts';
+import type { BrokerServices, RawApiHandler, RequestContext } from '../api-handler.ts';
+import { AclOperation } from '../authorizer.ts';
+import { ANONYMOUS } from '../client-session.ts';
 import { UnanswerableRequest } from '../socket-server.ts';
 
 /** The versions that Apache Kafka 4.2 offers. */
@@ -98,6 +95,19 @@ function encoded<M extends Message>(message: M, version: number, value: Encodabl
   return writer.toBytes();
 }
 
+function refusedConfigs(
+  request: IncrementalAlterConfigsRequest,
+): EncodableOf<typeof IncrementalAlterConfigsResponse> {
+  const { code: errorCode } = errors.CLUSTER_AUTHORIZATION_FAILED;
+  const responses = request.resources.map(({ resourceType, resourceName }) => ({
+    errorCode,
+    errorMessage: null,
+    resourceType,
+    resourceName,
+  }));
+  return { throttleTimeMs: 0, responses };
+}
+
 const incrementalAlterConfigs: RawApiHandler = {
   apiKey: ApiKey.IncrementalAlterConfigs,
   versions: parseVersions('0-1'),
@@ -109,8 +119,11 @@ const incrementalAlterConfigs: RawApiHandler = {
     );
     const apiKey = ApiKey.IncrementalAlterConfigs;
     if (!ofMirrors) return forward(services, apiKey, body, context);
-    const { mirrorAdmin } = present(services.guest, 'guest services');
-    const answer = await mirrorAdmin.forward(apiKey, apiVersion, request, forwardContext(context));
+    const { mirrorAdmin, authorizer } = present(services.guest, 'guest services');
+    const mayAlter = authorizer?.allowsCluster(context, AclOperation.CLUSTER_ACTION) ?? true;
+    const answer = mayAlter
+      ? await mirrorAdmin.forward(apiKey, apiVersion, request, forwardContext(context))
+      : refusedConfigs(request);
     return encoded(
       IncrementalAlterConfigsResponse,
       apiVersion,

@@ -2,7 +2,7 @@
  * What any broker shows of a cluster's security: ACLs, SCRAM credentials and delegation tokens.
  *
  * ACLs are asked of the active controller, which says SECURITY_DISABLED where none are in use. Who
- * has credentials is read from this broker's metadata; their secrets are not even kept there.
+ * has credentials is read from this broker's metadata, whose secrets stay there.
  * Delegation tokens are not known here: a guest authenticates nobody by them.
  */
 import { present } from '../../base/assert.ts';
@@ -21,7 +21,8 @@ import {
   DescribeUserScramCredentialsResponse,
 } from '../../protocol/messages/50-describe-user-scram-credentials.ts';
 import type { EncodableOf } from '../../protocol/schema.ts';
-import { ANONYMOUS, type ApiHandler, apiHandler } from '../api-handler.ts';
+import { type ApiHandler, apiHandler } from '../api-handler.ts';
+import { ANONYMOUS } from '../client-session.ts';
 
 type ScramAnswer = EncodableOf<typeof DescribeUserScramCredentialsResponse>;
 type ScramResult = ScramAnswer['results'][number];
@@ -66,7 +67,7 @@ function describeUser({ scramCredentials }: SecurityImage, user: string): ScramR
     user,
     errorCode,
     errorMessage: credentials === undefined ? `User ${user} has no SCRAM credentials.` : NO_MESSAGE,
-    credentialInfos: [...(credentials ?? [])].map(([mechanism, iterations]) => ({
+    credentialInfos: [...(credentials ?? [])].map(([mechanism, { iterations }]) => ({
       mechanism,
       iterations,
     })),
