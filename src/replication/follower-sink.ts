@@ -97,7 +97,13 @@ function truncate(followed: PartitionLog, { epoch, endOffset }: DivergingEpoch):
   const isShared = own.leaderEpoch === epoch || own.leaderEpoch < 0;
   const ownEnd = own.endOffset < 0 ? from : own.endOffset;
   const to = isShared ? Math.min(ownEnd, endOffset, from) : Math.min(ownEnd, from);
-  if (!followed.cut(() => log.truncateTo(to))) return DISK_FAILED;
+  const cut = (): boolean => {
+    const isCut = log.truncateTo(to);
+    // Asked about again, such an epoch would be answered the same for ever (G16).
+    log.forgetEpochsAtEnd();
+    return isCut;
+  };
+  if (!followed.cut(cut)) return DISK_FAILED;
   return { kind: 'truncated', from, to: log.logEndOffset };
 }
 

@@ -387,6 +387,11 @@ export class Log {
     this.#store.epochs.assign(epoch, startOffset);
   }
 
+  /** Epochs without a record: of a leader that appended nothing before another led. */
+  forgetEpochsAtEnd(): void {
+    this.#store.epochs.truncateFromEnd(this.#store.logEndOffset);
+  }
+
   /** Sets the high watermark, within the log; true when it changed. */
   updateHighWatermark(offset: number): boolean {
     const bounded = Math.min(Math.max(offset, this.#logStartOffset), this.#store.logEndOffset);

@@ -308,6 +308,23 @@ test('KIP-595 a follower cuts what its leader never had, and says how much', asy
   assert.deepEqual(contents(logOf(pair.first)), contents(logOf(pair.second)));
 });
 
+test('G16 who led without appending follows on, asked once', async (t) => {
+  const pair = await startPair(t);
+  pair.from.set(OTHER_BROKER, 'logStart');
+  pair.createTopic();
+  produce(pair.first, 10);
+  await pair.run();
+  pair.change({ leader: OTHER_BROKER, leaderEpoch: 1, isr: BOTH });
+  pair.change({ leader: THIS_BROKER, leaderEpoch: 2, isr: [THIS_BROKER] });
+  await pair.run();
+  const { seen } = pair.calls.get(OTHER_BROKER)?.at(-1) ?? { seen: [] };
+  assert.equal(seen.filter((what) => what.startsWith('diverging')).length, 1, seen.join(' '));
+  assert.deepEqual(askedIsr(pair.first), BOTH);
+  produce(pair.first, 3);
+  await pair.run();
+  assert.deepEqual(contents(logOf(pair.second)), contents(logOf(pair.first)));
+});
+
 test('a follower starts over where its leader begins behind its end', async (t) => {
   const pair = await startPair(t);
   pair.from.set(OTHER_BROKER, 'logStart');
