@@ -58,11 +58,11 @@ export const destination = lazy(
   (broker: TwinlogBroker) => broker.destroy(),
 );
 
-/** A cluster for guests: a controller of its own and three brokers. */
+/** A cluster for guests: three controllers of their own and three brokers. */
 export const guestCluster = lazy(
   async () => {
     await withArchive();
-    return await startKafka({ name: 'target', brokers: 3 });
+    return await startKafka({ name: 'target', brokers: 3, controllers: 3 });
   },
   (cluster: KafkaCluster) => cluster.destroy(),
 );

@@ -15,13 +15,19 @@ import { readTopic } from './raw-log.ts';
 
 const skip = await interopSkipReason();
 const MIRROR = 'dc1';
+const FAR = 'far';
+const FAR_START = 999_900;
 
 /** Brokers of the cluster that are no guests; the mirror topic has a replica on each. */
 const APACHE_IDS = [1, 2, 3];
 
 /** How a batch may differ from the source's here: by the tag in its producer id, which is read. */
 async function differs(topic: string): Promise<CompareOptions> {
-  const { partitions } = await readTopic((await guest()).bootstrap, topic);
+  // Its log start moves until the first batch of the source has come.
+  const { partitions } = await until('the mirror', async () => {
+    const read = await readTopic((await guest()).bootstrap, topic);
+    return read.partitions.every(({ batches }) => batches.length > 0) ? read : undefined;
+  });
   const tags = partitions
     .flatMap(({ batches }) => batches)
     .filter(({ producerId }) => producerId >= 0n)
@@ -70,6 +76,25 @@ test('G13 G14 G20: every Apache replica holds the source batch by batch', { skip
     const { complaints } = await dumpSegments(dataDir, topic, { allowedGaps: gaps });
     assert.deepEqual(complaints, [], `broker ${id}`);
   }
+});
+
+test('F8 G15: a log that starts near offset 1,000,000 starts there on replicas', {
+  skip,
+}, async () => {
+  const source = await sourceCluster();
+  const java = await javaClient();
+  await java.createTopic(source.bootstrap, FAR, 1);
+  const load = { bootstrap: source.bootstrap, topic: FAR, partitions: 1, compression: 'none' };
+  await java.request('fill', { ...load, records: FAR_START + 1_000, size: 8 }, 60_000);
+  await java.deleteRecords(source.bootstrap, FAR, { 0: FAR_START });
+  await (await guest()).mirrors('add', MIRROR, FAR);
+  const read = await until('all of it at the guest', async () => {
+    const topic = await readTopic((await guest()).bootstrap, FAR);
+    return topic.partitions[0]?.end === BigInt(FAR_START + 1_000) ? topic : undefined;
+  });
+  assert.equal(read.partitions[0]?.logStart, BigInt(FAR_START));
+  const there = await readTopic(source.bootstrap, FAR);
+  await awaitReplicas(there, await guestCluster(), FAR, await differs(FAR));
 });
 
 for (const isolation of ['read_uncommitted', 'read_committed'] as const) {
