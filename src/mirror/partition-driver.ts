@@ -26,6 +26,7 @@ import {
   checkTopicId,
   compareBelow,
   epochsBelow,
+  servesLastMirrored,
   truncationOffset,
 } from './prepare.ts';
 import { RowAccess } from './row-access.ts';
@@ -375,7 +376,7 @@ export class PartitionDriver {
     }
     await compareBelow(source, partition, topic, Math.min(offset, partition.log.logEndOffset));
     if (!isCurrent()) return;
-    const closed = await this.#closedAtSource(offset);
+    const closed = await this.#closedAtSource(source, offset);
     if (!isCurrent()) return;
     const learned = await this.#post({
       type: 'learn',
@@ -397,12 +398,20 @@ export class PartitionDriver {
     await this.#post({ type: 'prepared' });
   }
 
-  /** Transactions whose end the source has made up where the sides parted (G24a). */
-  async #closedAtSource(offset: number): Promise<readonly ClosedTransaction[] | 'none'> {
+  /**
+   * Transactions whose end the source has made up where the sides parted (G24a). A twinlog cluster
+   * never does.
+   */
+  async #closedAtSource(
+    source: SourceCluster,
+    offset: number,
+  ): Promise<readonly ClosedTransaction[] | 'none'> {
     const { closing } = this.#context.role;
     if (closing === undefined || offset === 0) return 'none';
     const { mirror, partition } = this.key;
-    const closed = await closing.closedAtSource(mirror, this.partition.topic, partition);
+    const { topic } = this.partition;
+    if (await servesLastMirrored(source, topic, partition)) return 'none';
+    const closed = await closing.closedAtSource(mirror, topic, partition);
     if (closed === 'none') return 'none';
     return closed.filter(({ markerOffset }) => markerOffset >= offset);
   }

@@ -62,6 +62,16 @@ export function checkSourceCluster(recorded: string, actual: string): void {
   );
 }
 
+/** Whether a partition's leader at the source is a twinlog broker, which tells X itself (T2). */
+export async function servesLastMirrored(
+  source: SourceCluster,
+  topic: string,
+  partition: number,
+): Promise<boolean> {
+  const { address } = await source.leader(topic, partition);
+  return await source.client.serves(address, LastMirroredOffsetsRequest);
+}
+
 /** The truncation offset X (T2). */
 export async function truncationOffset(
   source: SourceCluster,

@@ -427,6 +427,24 @@ test('G24a what is open where the source stopped, and not listed, fails by id', 
   assert.match(row?.message ?? '', /not ended there: producer 8 from 0 on$/);
 });
 
+test('G24a a twinlog source has closed nothing, and is not asked for its rows', async (t) => {
+  const s = await stage(t);
+  const role = guestRole();
+  const asked: string[] = [];
+  const closedAtSource = async (mirror: string) => {
+    asked.push(mirror);
+    return THEIRS;
+  };
+  s.role = { ...role, closing: { ...(role.closing as ClosingRole), closedAtSource } };
+  s.source.servesLastMirrored = true;
+  s.source.lastMirrored = { errorCode: 0, offset: 5 };
+  fillOther(s);
+  s.drive(MEMBER);
+  await settle();
+  await leadAgain(s, MEMBER);
+  assert.deepEqual([s.gate(), asked], ['MIRRORING', []]);
+});
+
 test("G24a a transaction of the source's own may be open there: it ends as any", async (t) => {
   const s = await stage(t);
   s.role = guestRole({ closedAtSource: [], lastMirroredOffset: 2 });
