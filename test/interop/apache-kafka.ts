@@ -8,6 +8,8 @@
  * - A node keeps its ports and data over `stop`/`kill9` and `start`.
  * - "Started" means that the cluster answered a Metadata request naming all its brokers.
  * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
+ * - With `security` brokers and controllers reach each other by SASL_SSL and the standard authorizer
+ *   is on; every broker keeps a PLAINTEXT listener, where tests are a super user.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -26,9 +28,33 @@ import {
 } from './processes.ts';
 import { RawClient } from './raw-client.ts';
 
-const START_BOUND_MS = 60_000;
+const START_BOUND_MS = 120_000;
 const STOP_BOUND_MS = 15_000;
 const FIRST_CONTROLLER_ID = 100;
+
+/** How a secured cluster knows others: PEM files, and users with their passwords. */
+export interface ClusterSecurity {
+  /** File with the key and the certificates of every node. */
+  readonly keystore: string;
+  /** File with the certificates to trust. */
+  readonly truststore: string;
+  /** For PLAIN and SCRAM-SHA-512; `admin` is needed, the nodes are it. */
+  readonly users: Readonly<Record<string, string>>;
+}
+
+/** The login module of PLAIN for `user`, which knows all users. */
+export function plainJaas(user: string, users: Readonly<Record<string, string>>): string {
+  const known = Object.entries(users).map(([name, password]) => `user_${name}="${password}"`);
+  const module = 'org.apache.kafka.common.security.plain.PlainLoginModule';
+  const own = `username="${user}" password="${users[user]}"`;
+  return `${module} required ${own} ${known.join(' ')};`;
+}
+
+/** The login module of SCRAM for `user`. */
+export function scramJaas(user: string, users: Readonly<Record<string, string>>): string {
+  const module = 'org.apache.kafka.common.security.scram.ScramLoginModule';
+  return `${module} required username="${user}" password="${users[user]}";`;
+}
 
 /** What kind of cluster to start. */
 export interface KafkaOptions {
@@ -45,6 +71,7 @@ export interface KafkaOptions {
   readonly properties?: Readonly<Record<string, string>>;
   /** `benchmark`: Kafka's own JVM flags and a 1 GiB heap. */
   readonly jvm?: JvmMode;
+  readonly security?: ClusterSecurity;
   /** A second listener per broker, PROXIED, that advertises this port instead of its own. */
   readonly advertisedProxyPorts?: readonly number[];
 }
@@ -89,6 +116,25 @@ function baseProperties(brokers: number, jvm: JvmMode | undefined): Properties {
   return properties;
 }
 
+/** The listener SECURE for brokers and clients, CONTROLLER for controllers; both SASL_SSL. */
+function securityProperties({ keystore, truststore, users }: ClusterSecurity): Properties {
+  return {
+    'ssl.keystore.type': 'PEM',
+    'ssl.keystore.location': keystore,
+    'ssl.truststore.type': 'PEM',
+    'ssl.truststore.location': truststore,
+    'sasl.mechanism.inter.broker.protocol': 'PLAIN',
+    'sasl.mechanism.controller.protocol': 'PLAIN',
+    'listener.name.secure.sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512',
+    'listener.name.secure.plain.sasl.jaas.config': plainJaas('admin', users),
+    'listener.name.secure.scram-sha-512.sasl.jaas.config': scramJaas('admin', users),
+    'listener.name.controller.sasl.enabled.mechanisms': 'PLAIN',
+    'listener.name.controller.plain.sasl.jaas.config': plainJaas('admin', users),
+    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'super.users': 'User:admin;User:ANONYMOUS',
+  };
+}
+
 interface NodePlan {
   readonly id: number;
   readonly roles: string;
@@ -97,6 +143,8 @@ interface NodePlan {
   /** Of the metadata log's directory; a quorum is formatted with those of all its voters. */
   readonly directoryId: string;
   readonly proxied: { readonly port: number; readonly advertised: number } | undefined;
+  /** Of the listener SECURE. */
+  readonly securePort: number | undefined;
 }
 
 function listenerProperties(node: NodePlan, quorum: string): Properties {
@@ -108,7 +156,10 @@ function listenerProperties(node: NodePlan, quorum: string): Properties {
   };
   if (node.roles.includes('broker')) add('PLAINTEXT', node.port);
   if (node.proxied !== undefined) add('PROXIED', node.proxied.port, node.proxied.advertised);
+  if (node.securePort !== undefined) add('SECURE', node.securePort);
   if (isController(node)) add('CONTROLLER', node.controllerPort);
+  const isSecured = node.securePort !== undefined;
+  const map = 'PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURE:SASL_SSL';
   return {
     'process.roles': node.roles,
     'node.id': String(node.id),
@@ -116,8 +167,10 @@ function listenerProperties(node: NodePlan, quorum: string): Properties {
     'advertised.listeners': advertised.join(','),
     'controller.quorum.bootstrap.servers': quorum,
     'controller.listener.names': 'CONTROLLER',
-    'listener.security.protocol.map': 'PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,CONTROLLER:PLAINTEXT',
-    ...(node.roles.includes('broker') ? { 'inter.broker.listener.name': 'PLAINTEXT' } : {}),
+    'listener.security.protocol.map': `${map},CONTROLLER:${isSecured ? 'SASL_SSL' : 'PLAINTEXT'}`,
+    ...(node.roles.includes('broker')
+      ? { 'inter.broker.listener.name': isSecured ? 'SECURE' : 'PLAINTEXT' }
+      : {}),
   };
 }
 
@@ -127,6 +180,8 @@ export class KafkaNode {
   readonly roles: string;
   readonly host = '127.0.0.1';
   readonly port: number;
+  /** The port of the SECURE listener of a secured cluster. */
+  readonly securePort: number | undefined;
   /** The port of the PROXIED listener, where a delaying proxy connects to. */
   readonly proxiedPort: number | undefined;
   /** Where the controller listens; undefined for a node that is none. */
@@ -144,6 +199,7 @@ export class KafkaNode {
     this.roles = plan.roles;
     this.port = plan.port;
     this.proxiedPort = plan.proxied?.port;
+    this.securePort = plan.securePort;
     this.controllerPort = isController(plan) ? plan.controllerPort : undefined;
     this.dataDir = join(directory, `node-${plan.id}`);
     this.log = logFile(`${options.name}-${plan.id}`);
@@ -170,10 +226,14 @@ export class KafkaNode {
   async format(
     clusterId: string,
     voters: readonly string[],
-    features: Readonly<Record<string, number>> = {},
+    { features = {}, security }: Pick<KafkaOptions, 'features' | 'security'> = {},
   ): Promise<void> {
     const levels = Object.entries(features).flatMap(([name, to]) => ['--feature', `${name}=${to}`]);
-    const initial = this.controllerPort === undefined ? [] : [...voters, ...levels];
+    const users = Object.entries(security?.users ?? {}).flatMap(([name, password]) => [
+      '--add-scram',
+      `SCRAM-SHA-512=[name=${name},password=${password}]`,
+    ]);
+    const initial = this.controllerPort === undefined ? [] : [...voters, ...levels, ...users];
     const args = ['format', ...initial, '-t', clusterId, '-c', this.#propertiesFile];
     const libs = await requireKafkaJars(this.#version);
     // A class list would need a file per program; formatting is left out of the training run.
@@ -221,6 +281,11 @@ export class KafkaCluster {
   /** `host:port` of every broker, separated by commas. */
   get bootstrap(): string {
     return this.brokers.map((node) => `${node.host}:${node.port}`).join(',');
+  }
+
+  /** `host:port` of every SECURE listener, separated by commas. */
+  get secureBootstrap(): string {
+    return this.brokers.map((node) => `${node.host}:${node.securePort}`).join(',');
   }
 
   /** The nodes with the controller role, by id. */
@@ -305,7 +370,9 @@ async function planNodes(options: KafkaOptions): Promise<NodePlan[]> {
     const proxied =
       proxyPort === undefined ? undefined : { port: await freePort(), advertised: proxyPort };
     const ports = { port: await freePort(), controllerPort: await freePort() };
-    plans.push({ id, roles, ...ports, directoryId: randomId(), proxied });
+    const isSecured = options.security !== undefined && roles.includes('broker');
+    const securePort = isSecured ? await freePort() : undefined;
+    plans.push({ id, roles, ...ports, directoryId: randomId(), proxied, securePort });
   };
   for (let i = 0; i < controllers; i++) await plan(FIRST_CONTROLLER_ID + i, 'controller');
   for (let id = 1; id <= count; id++) {
@@ -331,7 +398,8 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
   const controllers = plans.filter(isController);
   const quorum = controllers.map((plan) => `127.0.0.1:${plan.controllerPort}`).join(',');
   const base = baseProperties(options.brokers ?? 1, options.jvm);
-  const common = { ...base, ...options.properties };
+  const secured = options.security === undefined ? {} : securityProperties(options.security);
+  const common = { ...base, ...secured, ...options.properties };
   const nodes = plans.map((plan) => {
     const properties = { ...common, ...listenerProperties(plan, quorum) };
     return new KafkaNode(plan, properties, directory, options);
@@ -340,7 +408,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
   const cluster = new KafkaCluster(options.name, clusterId, nodes, directory);
   const voters = votersArguments(controllers);
   try {
-    await Promise.all(nodes.map((node) => node.format(clusterId, voters, options.features)));
+    await Promise.all(nodes.map((node) => node.format(clusterId, voters, options)));
     await cluster.start();
     return cluster;
   } catch (error) {
