@@ -106,14 +106,10 @@ export async function ends(side: Side): Promise<number[]> {
 /** Waits until `to` holds all that `from` has. */
 export async function caughtUp(to: Side, from: Side): Promise<void> {
   await awaitState(to.guest, to.mirror, TOPIC, 'MIRRORING');
-  const wanted = await ends(from);
-  await until('no lag', async () => {
-    const partitions = await partitionsOf(to.guest, to.mirror, TOPIC);
-    const isThere = partitions.every(
-      ({ partition, destinationOffset }) => destinationOffset === wanted[partition],
-    );
-    return isThere ? true : undefined;
-  });
+  const wanted = String(await ends(from));
+  await until(`offsets ${wanted}`, async () =>
+    String(await ends(to)) === wanted ? true : undefined,
+  );
 }
 
 /** What is set on the topic itself. */

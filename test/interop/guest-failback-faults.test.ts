@@ -6,10 +6,12 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
+import { compareSequences } from './compare.ts';
 import {
   batchesOf,
   caughtUp,
   destroySides,
+  ends,
   failOver,
   isSame,
   keptTails,
@@ -20,11 +22,16 @@ import {
   TOPIC,
   write,
 } from './failback-sides.ts';
+import { GUEST_ID, startGuest } from './guest.ts';
 import { Intruder, killAtPoints } from './guest-faults.ts';
+import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
+import { until } from './mirror-watch.ts';
+import type { TwinlogBroker } from './twinlog.ts';
 
 const isFull = process.env.TWINLOG_TEST === 'full';
 const skip = isFull ? await interopSkipReason() : 'runs with TWINLOG_TEST=full';
+const SECOND_ID = GUEST_ID + 1;
 /** What the guest says at each step; it is killed then. */
 const POINTS = [
   'native topic is taken into a mirror',
@@ -36,13 +43,25 @@ const POINTS = [
 
 let a: Side;
 let b: Side;
+let second: TwinlogBroker | undefined;
+
+async function inSync(...ids: readonly number[]): Promise<void> {
+  await until(`in sync: ${ids}`, async () => {
+    const isrs = (await placement(a.cluster, TOPIC)).map(({ isr }) => String([...isr].sort()));
+    assert.deepEqual(isrs, Array(PARTITIONS).fill(String(ids)));
+    return true as const;
+  });
+}
 
 if (skip === false) {
   before(async () => {
     await ensureAppCds();
     [a, b] = await startSides('faults', {});
   });
-  after(() => destroySides(a, b));
+  after(async () => {
+    await second?.destroy();
+    await destroySides(a, b);
+  });
 }
 
 test('G29 killed at every step, while somebody writes all the time', { skip }, async () => {
@@ -71,4 +90,36 @@ test('G29 killed at every step, while somebody writes all the time', { skip }, a
   for (const [index, offset] of common.entries()) {
     await isSame(a, b, index, offset, held[index] ?? []);
   }
+});
+
+test('G23 G29 a second guest follows from there, and leads when the first dies', {
+  skip,
+}, async () => {
+  const java = await javaClient();
+  const common = await failOver(a);
+  const held = common.map((_, index) => batchesOf(a, index));
+  // The other side's record is older than ours by now: nothing below ours need be cut.
+  await write(a, 'drill', [0, 1]);
+  second = await startGuest({ name: 'faults-a-second', cluster: a.cluster, nodeId: SECOND_ID });
+  await a.guest.mirrors('add', a.mirror, TOPIC);
+  await caughtUp(a, b);
+  await inSync(GUEST_ID, SECOND_ID);
+  // A new leader epoch after a cut moves leadership from one guest to the other.
+  const [{ leader } = { leader: -1 }] = await placement(a.cluster, TOPIC);
+  const [dying, other] = leader === SECOND_ID ? [second, a.guest] : [a.guest, second];
+  await dying.kill9();
+  await write(b, 'third', [0, 1, 2]);
+  await caughtUp({ ...a, guest: other }, b);
+  for (const [index, offset] of common.entries()) {
+    await isSame(a, b, index, offset, held[index] ?? []);
+  }
+  const expected = await java.readAll(b.cluster.bootstrap, TOPIC, 'read_committed');
+  const read = await java.readAll(other.bootstrap, TOPIC, 'read_committed');
+  assert.deepEqual(compareSequences(expected, read), []);
+  await dying.start();
+  await inSync(GUEST_ID, SECOND_ID);
+  const wanted = await ends(b);
+  // One of them runs the mirror's jobs, and says so to who asks the other.
+  const gone = await failOver({ ...a, guest: other }).catch(() => failOver({ ...a, guest: dying }));
+  assert.deepEqual(gone, wanted);
 });
