@@ -38,6 +38,8 @@ export interface TakeoverPlan {
   readonly changes: readonly ConfigChange[];
   readonly steps: ReadonlyMap<number, TakeoverStep>;
   readonly elections: readonly number[];
+  /** Partitions that are as they were, and whose rows do not say STOPPED yet. */
+  readonly unrecorded: readonly number[];
   /** The topic left the mirror and is as it was: its row can forget that it was taken. */
   readonly isUndone: boolean;
 }
@@ -80,7 +82,7 @@ function planTaking(
   // Of a topic that left, or whose source is gone (Y5), the handover has the rest.
   const isTaken = (partition: PartitionRegistration): boolean =>
     isNative || isGuest(image, partition.leader) || isOver(rowOf(partition.partition), row);
-  const nothing = { changes: [], elections: [], isUndone: false };
+  const nothing = { changes: [], elections: [], unrecorded: [], isUndone: false };
   const partitions = [...topic.partitions];
   if (partitions.every(([, partition]) => isTaken(partition))) {
     return { ...nothing, steps: new Map(partitions.map(([index]) => [index, DONE])) };
@@ -147,7 +149,12 @@ function planReturn(
   const overrides = image.configs(ConfigResourceType.TOPIC, topic.name);
   const changes = isBack ? restoreChanges(overrides, row.finalConfigs) : [];
   const elections = [...steps].flatMap(([index, { kind }]) => (kind === 'elect' ? [index] : []));
-  return { changes, steps, elections, isUndone: isBack && changes.length === 0 };
+  const isNative = isBack && changes.length === 0;
+  const unrecorded = [...topic.partitions.keys()].filter(
+    (index) => isNative && rowOf(index)?.state !== MirrorState.STOPPED,
+  );
+  const isUndone = isNative && unrecorded.length === 0;
+  return { changes, steps, elections, unrecorded, isUndone };
 }
 
 function returnStep(
@@ -157,15 +164,15 @@ function returnStep(
 ): TakeoverStep {
   const isStopped = row === undefined || row.state === MirrorState.STOPPED;
   const future = futureReplicas(partition);
+  if (!partition.replicas.some((id) => isGuest(image, id))) {
+    return isMoving(partition) ? wait('its reassignment is under way') : DONE;
+  }
   if (!isStopped) {
     // Its stop is for a guest to make, and an Apache broker leads since an outage.
     const [first = -1] = future;
     const isLost = !isSettled(row) && !isGuest(image, partition.leader);
     const mayLead = isGuest(image, first) && isLive(image, first) && partition.isr.includes(first);
     return isLost && mayLead ? { kind: 'elect' } : wait('its mirroring is being stopped');
-  }
-  if (!partition.replicas.some((id) => isGuest(image, id))) {
-    return isMoving(partition) ? wait('its reassignment is under way') : DONE;
   }
   // Its driver is about to say how it stops.
   if (row === undefined && isGuest(image, partition.leader)) return wait('a guest leads it');

@@ -10,9 +10,10 @@
  * - Reassignments run with the cordon lifted (G7), elections only for partitions that are in sync.
  * - What was refused is kept for `explain` and tried again after a pause, never at once.
  */
-import type { TopicImage } from '../metadata/image.ts';
+import type { PartitionRegistration, TopicImage } from '../metadata/image.ts';
 import { isPassing } from '../metadata/quorum/quorum-client.ts';
-import type { MirrorStateRow } from '../mirror/state-row.ts';
+import { type MirrorStateRow, type RowKey, rowKeyText } from '../mirror/state-row.ts';
+import { type MirrorEvent, MirrorState, step } from '../mirror/states.ts';
 import { type ErrorCode, errorName, errors } from '../protocol/errors.ts';
 import {
   ElectLeadersRequest,
@@ -83,6 +84,7 @@ export class Takeover {
     await this.#configure(taken);
     await this.#reassign(taken);
     await this.#elect(taken);
+    await this.#recordStopped(taken);
     await this.#forget(taken);
     this.#waits = this.#collectWaits(taken);
   }
@@ -93,13 +95,12 @@ export class Takeover {
     const taken: Taken[] = [];
     for (const mirror of store.mirrors()) {
       if (!this.#options.ownership.isOwner(mirror)) continue;
+      const rows = new Map(store.rows(mirror).map(({ key, row }) => [rowKeyText(key), row]));
       for (const [name, row] of store.topics(mirror)) {
         const topic = image.topicsByName.get(name);
         if (topic === undefined || row.topicId !== topic.id) continue;
         const rowOf = (partition: number): MirrorStateRow | undefined =>
-          store
-            .rows(mirror)
-            .find(({ key }) => key.topicId === topic.id && key.partition === partition)?.row;
+          rows.get(rowKeyText({ mirror, topicId: topic.id, partition }));
         taken.push({ mirror, topic, plan: planTakeover(image, brokerId, topic, row, rowOf) });
       }
     }
@@ -199,6 +200,37 @@ export class Takeover {
     }
   }
 
+  /** What no guest ever led has no row, and nobody else to write one. */
+  async #recordStopped(taken: readonly Taken[]): Promise<void> {
+    for (const { mirror, topic, plan } of taken) {
+      for (const index of plan.unrecorded) {
+        const partition = topic.partitions.get(index);
+        if (partition === undefined) continue;
+        const key = { mirror, topicId: topic.id, partition: index };
+        const problem = await this.#stop(key, partition);
+        if (problem === undefined) continue;
+        this.#refused(nameOf({ topic: topic.name, partition: index }), problem);
+      }
+    }
+  }
+
+  /** Through the states, as a driver would: nothing was mirrored, so nothing is cut. */
+  async #stop(key: RowKey, partition: PartitionRegistration): Promise<string | undefined> {
+    const { store, runtime } = this.#context;
+    const membershipOffset = store.topic(partition.topic)?.membershipOffset ?? 0;
+    let row = store.rows(key.mirror).find((each) => rowKeyText(each.key) === rowKeyText(key))?.row;
+    while (row?.state !== MirrorState.STOPPED) {
+      const leaderEpoch = Math.max(partition.leaderEpoch, row?.leaderEpoch ?? 0);
+      const input = { topicName: partition.topic, partition: key.partition, leaderEpoch, row };
+      const next = step(input, stopEvent(row, membershipOffset), runtime.clock.wallMs());
+      if ('illegal' in next || next.row === undefined) return 'its row cannot be STOPPED';
+      const code = await store.write(key, next.row);
+      if (code !== errors.NONE.code) return `its row cannot be written: ${errorName(code)}`;
+      row = next.row;
+    }
+    return undefined;
+  }
+
   async #forget(taken: readonly Taken[]): Promise<void> {
     for (const { topic, plan } of taken) {
       if (!plan.isUndone) continue;
@@ -232,6 +264,12 @@ export class Takeover {
     for (const key of this.#problems.keys()) if (!current.has(key)) this.#problems.delete(key);
     return waits;
   }
+}
+
+/** The next event on the way to STOPPED. */
+function stopEvent(row: MirrorStateRow | undefined, membershipOffset: number): MirrorEvent {
+  if (row?.state !== MirrorState.STOPPING) return { type: 'stop', membershipOffset };
+  return { type: row.settled ? 'stopped' : 'settled', lastMirroredOffset: undefined };
 }
 
 function reasonOf(

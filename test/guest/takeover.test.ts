@@ -148,7 +148,7 @@ describe('a native topic is taken over', () => {
     assert.deepEqual(leaders(process), [GUEST, GUEST]);
   });
 
-  test('G12 so is that of a topic just made, whose guest was away before it was alone', async () => {
+  test('G12 so is that of a new topic whose guest was away before it was alone', async () => {
     const process = new Process(await taken([[GUEST, 1, 2]], []));
     const { cluster, takeover } = process;
     for (const [name, value] of Object.entries({ ...LOCKED, ...FORCED })) {
@@ -246,8 +246,16 @@ describe('a topic leaves the mirror before a guest leads it', () => {
       'reassign t-1 [2,3]',
       'configs t -max.message.bytes compression.type=lz4 ' +
         '-unclean.leader.election.enable min.insync.replicas=2',
+      'row t-0 STOPPING',
+      'row t-0 STOPPING',
+      'row t-0 STOPPED',
+      'row t-1 STOPPING',
+      'row t-1 STOPPING',
+      'row t-1 STOPPED',
       `row t ${MIRROR}.removed with id`,
     ]);
+    const { lastMirroredOffset, membershipOffset } = cluster.rowOf('t') ?? {};
+    assert.deepEqual([lastMirroredOffset, membershipOffset], [-1, 6]);
     assert.deepEqual(cluster.overrides('t'), OWN);
     assert.equal(cluster.storeOf(GUEST).topic('t')?.takeoverOffsets, undefined);
     for (const { replicas, leader } of process.partitions()) {
@@ -256,7 +264,31 @@ describe('a topic leaves the mirror before a guest leads it', () => {
     }
   });
 
-  test('G24 what an Apache broker came to lead is led again by a guest, which stops it', async () => {
+  test('G29 killed at any effect on the way back, a new process ends it the same way', async () => {
+    const leaving = async (): Promise<TestCluster> => {
+      const process = new Process(await taken());
+      process.lagging.add(0);
+      await process.run(3);
+      await leave(process.cluster);
+      process.cluster.restart();
+      return process.cluster;
+    };
+    const reference = await leaving();
+    await new Process(reference).run();
+    assert.equal(reference.effects, 10);
+    for (const point of killPoints(reference.effects)) {
+      const where = `killed ${point.when} at ${point.effects}`;
+      const cluster = await leaving();
+      cluster.restart(point);
+      assert.equal(await untilKilled(() => new Process(cluster).run()), true, where);
+      cluster.restart();
+      await new Process(cluster).run();
+      assert.deepEqual(cluster.trace, reference.trace, where);
+      assert.deepEqual(cluster.overrides('t'), OWN, where);
+    }
+  });
+
+  test('G24 what an Apache broker came to lead is led by a guest once more', async () => {
     const all = { ...LOCKED, ...FORCED };
     for (const offsets of [[], [10]]) {
       const process = new Process(await taken([[GUEST, 1, 2]], offsets));
