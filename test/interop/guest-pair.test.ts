@@ -9,7 +9,7 @@ import { type KafkaCluster, startKafka } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient, sourceCluster } from './clusters.ts';
 import { GUEST_ID, startGuest } from './guest.ts';
-import { awaitMirrored, Intruder, logLength, saidSince, whenSaid } from './guest-faults.ts';
+import { awaitMirrored, freeze, Intruder, logLength, saidSince, whenSaid } from './guest-faults.ts';
 import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { LiveProducer } from './live-producers.ts';
@@ -18,12 +18,15 @@ import { readTopic } from './raw-log.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const skip = await interopSkipReason();
+const isFull = process.env.TWINLOG_TEST === 'full';
 const MIRROR = 'dc1';
 const TOPIC = 'paired';
 const PARTITIONS = 2;
 const SECOND_ID = GUEST_ID + 1;
 const GUEST_IDS = [GUEST_ID, SECOND_ID];
 const APACHE_IDS = [1, 2];
+/** The session of 3 s and the 10 s after which the jobs of a guest that is gone are taken. */
+const BEYOND_TAKEOVER_MS = 20_000;
 const JOBS_TAKEN = 'mirror jobs taken';
 
 let target: KafkaCluster;
@@ -124,6 +127,24 @@ test('G23: who comes back follows, and leaves the jobs where they are', { skip }
   const owner = new RegExp(`run by guest ${SECOND_ID}`);
   await assert.rejects(first.mirrors('remove', MIRROR, TOPIC), owner);
   assert.ok(!saidSince(first.log, from).includes(JOBS_TAKEN));
+});
+
+test('G23: one that hung, and believes that it leads and owns, does neither', {
+  skip: skip || (isFull ? false : 'TWINLOG_TEST=full runs it'),
+}, async () => {
+  const from = logLength(first);
+  const hung = freeze(second, BEYOND_TAKEOVER_MS);
+  await awaitLeader(GUEST_ID, [GUEST_ID]);
+  await progress(first);
+  await whenSaid(first, JOBS_TAKEN, from);
+  await hung;
+  await awaitLeader(GUEST_ID, GUEST_IDS);
+  await progress(first);
+  await assert.rejects(second.mirrors('remove', MIRROR, TOPIC), new RegExp(`guest ${GUEST_ID}`));
+  await first.kill9();
+  await awaitLeader(SECOND_ID, [SECOND_ID]);
+  await first.start();
+  await awaitLeader(SECOND_ID, GUEST_IDS);
 });
 
 test('G18 G24: leadership goes back, and a failover through either leaves it whole', {
