@@ -14,6 +14,7 @@ import type { ClientRecord } from './client.ts';
 import { javaClient } from './clusters.ts';
 import { compareSequences } from './compare.ts';
 import { startGuest } from './guest.ts';
+import { killAtPoints } from './guest-faults.ts';
 import { replicaBatches } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, partitionsOf, until } from './mirror-watch.ts';
@@ -22,6 +23,7 @@ import { tool } from './tools.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const skip = await interopSkipReason();
+const isFull = process.env.TWINLOG_TEST === 'full';
 const TOPIC = 'undecided';
 const TAG = 2n ** 40n;
 /** Transactional, control. */
@@ -59,20 +61,20 @@ if (skip === false) {
   });
 }
 
-function three(text: string) {
-  return [0, 1, 2].map((n) => ({ topic: TOPIC, partition: 0, value: `${text}-${n}` }));
+function three(text: string, topic: string) {
+  return [0, 1, 2].map((n) => ({ topic, partition: 0, value: `${text}-${n}` }));
 }
 
-async function ends({ cluster }: Side): Promise<[latest: number, lastStable: number]> {
-  const { 0: found } = await (await javaClient()).offsets(cluster.bootstrap, TOPIC);
+async function ends({ cluster }: Side, topic = TOPIC): Promise<[latest: number, stable: number]> {
+  const { 0: found } = await (await javaClient()).offsets(cluster.bootstrap, topic);
   return [found?.latest ?? -1, found?.lastStable ?? -1];
 }
 
 /** The batches that the Apache broker of a side has in its files. */
-function batchesOf({ cluster }: Side): RawBatch[] {
+function batchesOf({ cluster }: Side, topic = TOPIC): RawBatch[] {
   const [node] = cluster.brokers;
   assert.ok(node);
-  return replicaBatches(node, TOPIC, 0);
+  return replicaBatches(node, topic, 0);
 }
 
 function batchAt(side: Side, offset: number): RawBatch {
@@ -81,10 +83,10 @@ function batchAt(side: Side, offset: number): RawBatch {
   return found;
 }
 
-async function caughtUp(to: Side, mirror: string, end: number): Promise<void> {
-  await awaitState(to.guest, mirror, TOPIC, 'MIRRORING');
+async function caughtUp(to: Side, mirror: string, end: number, topic = TOPIC): Promise<void> {
+  await awaitState(to.guest, mirror, topic, 'MIRRORING');
   await until(`all up to ${end}`, async () => {
-    const [partition] = await partitionsOf(to.guest, mirror, TOPIC);
+    const [partition] = await partitionsOf(to.guest, mirror, topic);
     return partition?.destinationOffset === end ? true : undefined;
   });
 }
@@ -107,19 +109,24 @@ async function hanging({ cluster }: Side): Promise<string[]> {
   return rows.flatMap(([topic, , producerId = '']) => (topic === TOPIC ? [producerId] : []));
 }
 
-test('G24a what is open at the failover is aborted where mirroring ended', { skip }, async () => {
+/** Plain records and two transactions; one is decided, its marker above what the other leaves. */
+async function writeUndecided(topic: string): Promise<void> {
   const java = await javaClient();
   const { bootstrap } = a.cluster;
-  await java.openProducer(bootstrap, 'plain');
-  await java.produceAll('plain', three('plain'));
-  for (const name of ['first', 'second']) {
+  await java.openProducer(bootstrap, `${topic}-plain`);
+  await java.produceAll(`${topic}-plain`, three('plain', topic));
+  for (const which of ['first', 'second']) {
+    const name = `${topic}-${which}`;
     await java.openProducer(bootstrap, name, { 'transactional.id': name });
     await java.begin(name);
-    await java.produceAll(name, three(name));
+    await java.produceAll(name, three(which, topic));
   }
-  // Decided, but its marker lies above what the other leaves undecided.
-  await java.commit('first');
-  assert.deepEqual(await ends(a), [10, LAST_MIRRORED]);
+  await java.commit(`${topic}-first`);
+  assert.deepEqual(await ends(a, topic), [10, LAST_MIRRORED]);
+}
+
+test('G24a what is open at the failover is aborted where mirroring ended', { skip }, async () => {
+  await writeUndecided(TOPIC);
   await b.guest.mirrors('add', 'from-a', TOPIC);
   await caughtUp(b, 'from-a', LAST_MIRRORED);
   await until('the Apache broker has it', async () =>
@@ -173,7 +180,7 @@ test("G24a Kafka's own tools find a sound log and nothing that hangs", { skip },
 
 test('G24a G31 taken back, the marker ends it under its first id', { skip }, async () => {
   const java = await javaClient();
-  await java.abort('second');
+  await java.abort(`${TOPIC}-second`);
   const original = batchAt(a, 3).producerId;
   const [end] = await ends(b);
   await a.guest.mirrors('add', 'from-b', TOPIC);
@@ -188,4 +195,28 @@ test('G24a G31 taken back, the marker ends it under its first id', { skip }, asy
   assert.deepEqual(compareSequences(await committed(b), await committed(a)), []);
   const { offset } = await java.tryProduce(a.cluster.bootstrap, TOPIC);
   assert.equal(offset, end);
+});
+
+test('G24a G28 killed before and after the marker, there is one', {
+  skip: isFull ? skip : 'runs with TWINLOG_TEST=full',
+}, async () => {
+  const topic = 'killed';
+  await (await javaClient()).createTopic(a.cluster.bootstrap, topic, 1);
+  await writeUndecided(topic);
+  await b.guest.mirrors('add', 'from-a', topic);
+  await caughtUp(b, 'from-a', LAST_MIRRORED, topic);
+  const points = ['mirror partition is STOPPING', 'mirror stop: open transactions aborted'];
+  await killAtPoints(b.guest, points, () =>
+    b.guest.mirrors('remove', 'from-a', topic, '--open-transactions', 'close', '--no-wait'),
+  );
+  const [stopped] = await awaitState(b.guest, 'from-a', topic, 'STOPPED');
+  assert.equal(stopped?.lastMirroredOffset, LAST_MIRRORED);
+  const end = LAST_MIRRORED + 1;
+  assert.deepEqual(await ends(b, topic), [end, end]);
+  const shape = batchesOf(b, topic).map(({ baseOffset, attributes }) => [baseOffset, attributes]);
+  assert.deepEqual(shape, [
+    [0n, 0],
+    [3n, 0x10],
+    [BigInt(LAST_MIRRORED), MARKER_ATTRIBUTES],
+  ]);
 });
