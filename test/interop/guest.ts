@@ -16,6 +16,8 @@ export interface GuestOptions {
   readonly name: string;
   readonly cluster: KafkaCluster;
   readonly nodeId?: number;
+  /** Of the PLAINTEXT listener; a free one by default. */
+  readonly port?: number;
   readonly settings?: Readonly<Record<string, string>>;
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
 }
@@ -25,12 +27,12 @@ const QUICK = { 'mirror.topic.num.partitions': '2', 'broker.heartbeat.interval.m
 
 /** Starts a guest with an empty data directory and waits until it serves. */
 export async function startGuest(options: GuestOptions): Promise<TwinlogBroker> {
-  const { cluster, nodeId = GUEST_ID, settings, ...rest } = options;
+  const { cluster, nodeId = GUEST_ID, port, settings, ...rest } = options;
   const where = ['--bootstrap-controller', cluster.controllerBootstrap];
   const command = ['guest', 'run', ...where, '--node-id', String(nodeId)];
   const guest = new TwinlogBroker(
     { ...rest, command, settings: { ...QUICK, ...settings } },
-    await freePort(),
+    port ?? (await freePort()),
   );
   try {
     await guest.start();
