@@ -10,6 +10,8 @@ import { nodeRuntime } from '../io/node/node-runtime.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { type Broker, startBroker } from '../server/broker.ts';
 import { BrokerConfig } from '../server/broker-config.ts';
+import { listeners } from '../server/broker-parts.ts';
+import { listenerProtocol } from '../server/listener-security.ts';
 import { CommandError, type Output, parseAddress } from './output.ts';
 import { readProperties } from './properties.ts';
 
@@ -68,13 +70,23 @@ function endProcess(error: Error): never {
   process.exit(1);
 }
 
+/** Whether clients of a listener have to say who they are. */
+function authenticates(config: BrokerConfig, listener: string): boolean {
+  const protocol = listenerProtocol(config, listener);
+  const prefixed = config.explicit(`listener.name.${listener.toLowerCase()}.ssl.client.auth`);
+  const wish = prefixed ?? config.text('ssl.client.auth');
+  return protocol.startsWith('SASL') || (protocol === 'SSL' && wish.trim() === 'required');
+}
+
 /** What an operator must know who lets others reach the broker. */
 function warnOfExposure({ host, port }: Broker, config: BrokerConfig): void {
-  if (isLoopback(host)) return;
-  process.stderr.write(
-    `warning: listening on ${host}:${port} without authentication: ` +
-      'anyone who reaches this address can read and write every topic\n',
-  );
+  for (const listener of listeners(config)) {
+    if (isLoopback(listener.host) || authenticates(config, listener.name)) continue;
+    process.stderr.write(
+      `warning: listening on ${listener.host}:${listener.port || port} without authentication: ` +
+        'anyone who reaches this address can read and write every topic\n',
+    );
+  }
   const isWildcard = host === '' || host === '0.0.0.0' || host === '::';
   if (!isWildcard || config.explicit('advertised.listeners') !== undefined) return;
   process.stderr.write(

@@ -8,12 +8,18 @@ import { MalformedBytes } from '../base/bytes.ts';
 import { GROUP_METADATA_TOPIC } from '../coordinator/group-coordinator.ts';
 import { decodeGroupRecord } from '../coordinator/group-records.ts';
 import { decodeCatalogKey, decodeJobs, decodeSettings, decodeTopic } from '../guest/catalog.ts';
-import { decodeMetadataRecord } from '../metadata/record-framing.ts';
+import {
+  decodeMetadataRecord,
+  type MetadataRecord,
+  type UnknownRecord,
+} from '../metadata/record-framing.ts';
 import { mirrorSettingDefinitions } from '../mirror/settings.ts';
 import { decodeRow, decodeRowKey, MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import { stateName } from '../mirror/states.ts';
 import type { RecordDecoder } from '../storage/dump-segment.ts';
 import { METADATA_TOPIC } from '../storage/log-manager.ts';
+
+const HIDDEN = '[hidden]';
 
 /** Mirror settings that are not for everyone's eyes. */
 const SECRETS: ReadonlySet<string> = new Set(
@@ -69,7 +75,7 @@ function decodeCatalogValue(type: 'settings' | 'topic' | 'jobs', value: Uint8Arr
   if (type === 'topic') return decodeTopic(value);
   if (type === 'jobs') return decodeJobs(value);
   const { configs, producerIdTag } = decodeSettings(value);
-  const shown = [...configs].map(([name, text]) => [name, SECRETS.has(name) ? '[hidden]' : text]);
+  const shown = [...configs].map(([name, text]) => [name, SECRETS.has(name) ? HIDDEN : text]);
   return { configs: Object.fromEntries(shown), producerIdTag };
 }
 
@@ -80,5 +86,14 @@ function decodeMetadata(_key: Uint8Array | null, value: Uint8Array | null) {
     const { apiKey, version, bytes } = record;
     return { recordType: record.type, apiKey, version, value: bytes };
   }
-  return { recordType: record.type, version: record.version, value: record.value };
+  return { recordType: record.type, version: record.version, value: withoutSecrets(record) };
+}
+
+/** Passwords of mirrors, and what proves users; as Apache Kafka's own tool hides it. */
+function withoutSecrets({ type, value }: Exclude<MetadataRecord, UnknownRecord>): object {
+  if (type === 'UserScramCredentialRecord') {
+    return { ...value, salt: HIDDEN, storedKey: HIDDEN, serverKey: HIDDEN };
+  }
+  const isSecret = type === 'ConfigRecord' && SECRETS.has(value.name) && value.value !== null;
+  return isSecret ? { ...value, value: HIDDEN } : value;
 }

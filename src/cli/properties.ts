@@ -37,7 +37,7 @@ export function parseProperties(text: string): [string, string][] {
     const match = ENTRY.exec(entry.trimEnd());
     if (match === null) throw new CommandError('A line without a name is no setting.', 2);
     const [, name = '', value = ''] = match;
-    entries.push([unescaped(name), unescape(value)]);
+    entries.push([unescaped(name), unescaped(value)]);
   }
   return entries;
 }

@@ -102,7 +102,9 @@ export async function checkInterBroker(
   const common = commonNames(brokers);
   const told = await findName(runtime, image);
   const name = told ?? (common.length === 1 ? common[0] : undefined);
-  const checks = [checkName(name, told !== undefined, wished.toUpperCase(), common)];
+  const spoken = PROTOCOLS[protocolCode(runtime.security)] ?? DEFAULT_LISTENER;
+  const wish = { name: wished.toUpperCase(), protocol: spoken };
+  const checks = [checkName(name, told !== undefined, wish, common)];
   if (name === undefined) return { checks, name, reachable: undefined };
   const others = common.filter((each) => each !== name);
   if (others.length > 0) checks.push(checkOthers(name, others));
@@ -122,10 +124,11 @@ export async function checkInterBroker(
 function checkName(
   name: string | undefined,
   isTold: boolean,
-  wished: string,
+  wish: { readonly name: string; readonly protocol: string },
   common: readonly string[],
 ): Check {
   const check = 'inter-broker listener';
+  const wished = wish.name;
   if (name === undefined) {
     const found = `no broker tells its name; the brokers listen as ${listed(common)}`;
     const fix =
@@ -138,7 +141,7 @@ function checkName(
   const found = `brokers use ${name}${how}, the guest would use ${wished}: none would follow it`;
   const fix =
     `Run the guest with --set listeners=${name}://HOST:PORT --set ${LISTENER_CONFIG}=${name} ` +
-    `--set listener.security.protocol.map=${name}:PLAINTEXT, and the check with ` +
+    `--set listener.security.protocol.map=${name}:${wish.protocol}, and the check with ` +
     `--listener ${name}.`;
   return problem(check, found, fix, { listener: name });
 }

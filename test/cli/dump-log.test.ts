@@ -337,6 +337,48 @@ test('G22 rows of mirrors, topics and jobs are understood, secrets hidden', asyn
   );
 });
 
+test('A6 secrets in the metadata log are hidden', async () => {
+  const host = new SimHost();
+  const values = [
+    metadataRecord('ConfigRecord', {
+      resourceType: 64,
+      resourceName: 'm',
+      name: 'sasl.jaas.config',
+      value: 'hunter2',
+    }),
+    metadataRecord('UserScramCredentialRecord', {
+      name: 'alice',
+      mechanism: 1,
+      salt: Buffer.from('hunter2'),
+      storedKey: Buffer.from('hunter2'),
+      serverKey: Buffer.from('hunter2'),
+      iterations: 4096,
+    }),
+  ];
+  const records = values.map((value) => ({
+    key: null,
+    value: encodeMetadataRecord(value),
+    timestamp: 1,
+  }));
+  write(host, `/data/__cluster_metadata-0/${FIRST}.log`, buildRecordBatch({ records }));
+  const dumped = await dump(host, '/data', { records: true });
+  const found = named(dumped.rows, `__cluster_metadata-0/${FIRST}.log`, 'record');
+  assert.deepEqual(
+    found.map(({ value }) => value),
+    [
+      { resourceType: 64, resourceName: 'm', name: 'sasl.jaas.config', value: '[hidden]' },
+      {
+        name: 'alice',
+        mechanism: 1,
+        salt: '[hidden]',
+        storedKey: '[hidden]',
+        serverKey: '[hidden]',
+        iterations: 4096,
+      },
+    ],
+  );
+});
+
 test('records of internal topics are understood, by directory or by --as', async () => {
   const host = new SimHost();
   const committed = {

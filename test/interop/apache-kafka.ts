@@ -8,8 +8,8 @@
  * - A node keeps its ports and data over `stop`/`kill9` and `start`.
  * - "Started" means that the cluster answered a Metadata request naming all its brokers.
  * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
- * - With `security` brokers and controllers reach each other by SASL_SSL and the standard authorizer
- *   is on; every broker keeps a PLAINTEXT listener, where tests are a super user.
+ * - With `security` brokers and controllers reach each other by SASL_SSL, and the standard
+ *   authorizer is on; every broker keeps a PLAINTEXT listener, where tests are a super user.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';

@@ -311,10 +311,8 @@ test("G35: strangers are kept out by the cluster's ACLs", { skip }, async () => 
     });
     assert.equal(replica.errorCode, CLUSTER_REFUSED);
   });
-  await grantAll(
-    cluster.brokers[0]?.port ?? 0,
-    `kafka-acls.sh --add --allow-principal User:reader --operation Read --topic ${TOPIC} --group '*'`,
-  );
+  const reader = `--allow-principal User:reader --operation Read --topic ${TOPIC}`;
+  await grantAll(cluster.brokers[0]?.port ?? 0, `kafka-acls.sh --add ${reader} --group '*'`);
   await until('the right to read', async () =>
     (await read('reader')).errorCode === 0 ? true : undefined,
   );
