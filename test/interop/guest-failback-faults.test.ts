@@ -28,7 +28,7 @@ import { GUEST_ID, startGuest } from './guest.ts';
 import { Intruder, killAtPoints } from './guest-faults.ts';
 import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
-import { until } from './mirror-watch.ts';
+import { awaitState, until, withAdmin } from './mirror-watch.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const isFull = process.env.TWINLOG_TEST === 'full';
@@ -134,10 +134,13 @@ test('G29 taken and given back at once, the topic is as native as before', { ski
   const at = await ends(b);
   // Its own record is of a mirror that it never reached here.
   const before = at.map((_, index) => batchesOf(b, index));
-  for (const waitMs of [0, 200, 600]) {
-    await b.guest.mirrors('add', b.mirror, TOPIC);
-    await sleep(waitMs);
-    await b.guest.mirrors('remove', b.mirror, TOPIC);
+  for (const waitMs of [0, 100, 300, 600, 900, 1200]) {
+    await withAdmin(b.guest, async (admin) => {
+      await admin.addTopics(b.mirror, [TOPIC]);
+      await sleep(waitMs);
+      await admin.removeTopics(b.mirror, [TOPIC]);
+    });
+    await awaitState(b.guest, b.mirror, TOPIC, 'STOPPED');
     await until('no guest, no lock', async () => {
       const partitions = await placement(b.cluster, TOPIC);
       assert.ok(partitions.every(({ replicas }) => replicas.length === 2));
