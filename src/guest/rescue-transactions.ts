@@ -106,10 +106,13 @@ function openTransactions(
           partitionIndex,
           {
             errorCode,
-            value: activeProducers.filter(
-              ({ producerId, currentTxnStartOffset }) =>
-                producerId >= FIRST_MAPPED_ID && currentTxnStartOffset >= 0,
-            ),
+            value: activeProducers
+              .filter(
+                ({ producerId, currentTxnStartOffset }) =>
+                  producerId >= FIRST_MAPPED_ID && currentTxnStartOffset >= 0,
+              )
+              // Their markers are listed, and have to come, in this order (G24a).
+              .sort((a, b) => a.currentTxnStartOffset - b.currentTxnStartOffset),
           },
         ]),
     );

@@ -16,6 +16,7 @@ import { memberIds, placement, replicaBatches } from './guest-watch.ts';
 import type { ProduceRecord } from './java-client.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, until } from './mirror-watch.ts';
+import { readTopic } from './raw-log.ts';
 
 const skip = await interopSkipReason();
 const MIRROR = 'dc1';
@@ -134,28 +135,35 @@ test('G18a: rescue takes the longest replica, and says what may be missing', { s
   );
 });
 
-/** A transaction of a source's producer whose end never came, in a locked topic. */
-async function leaveOpen(cluster: KafkaCluster, topic: string, producerId: bigint): Promise<void> {
+/** Transactions of a source's producers whose ends never came, one record each, in a locked topic. */
+async function leaveOpen(
+  cluster: KafkaCluster,
+  topic: string,
+  producerIds: readonly bigint[],
+): Promise<void> {
   const java = await javaClient();
-  // Nobody here began it: brokers must not ask the coordinator.
+  // Nobody here began them: brokers must not ask the coordinator.
   const unverified = { 'transaction.partition.verification.enable': 'false' };
   await java.alterConfigs(cluster.bootstrap, 'BROKER', '', unverified);
   await java.createTopic(cluster.bootstrap, topic, 1);
   const client = clusterClient(cluster);
-  const records = [{ key: null, value: Buffer.from('undecided'), timestamp: 1, headers: [] }];
-  const producer = { producerId, producerEpoch: 3, baseSequence: 0, isTransactional: true };
-  const batch = buildRecordBatch({ records, ...producer });
-  const partitionData = [{ index: 0, records: batch }];
-  const value = { transactionalId: 'of the source', acks: -1, timeoutMs: 10_000 };
-  const { responses } = await client.call(
-    { to: 'leader', topic, partition: 0 },
-    ProduceRequest,
-    ProduceResponse,
-    { ...value, topicData: [{ name: topic, partitionData }] },
-    { maxVersion: 11 },
-  );
+  const records = [
+    { key: null, value: Buffer.from('undecided'), timestamp: Date.now(), headers: [] },
+  ];
+  for (const producerId of producerIds) {
+    const producer = { producerId, producerEpoch: 3, baseSequence: 0, isTransactional: true };
+    const partitionData = [{ index: 0, records: buildRecordBatch({ records, ...producer }) }];
+    const value = { transactionalId: 'of the source', acks: -1, timeoutMs: 10_000 };
+    const { responses } = await client.call(
+      { to: 'leader', topic, partition: 0 },
+      ProduceRequest,
+      ProduceResponse,
+      { ...value, topicData: [{ name: topic, partitionData }] },
+      { maxVersion: 11 },
+    );
+    assert.equal(responses[0]?.partitionResponses[0]?.errorCode, 0);
+  }
   client.close();
-  assert.equal(responses[0]?.partitionResponses[0]?.errorCode, 0);
   const lock = { 'max.message.bytes': '78', 'compression.type': 'gzip' };
   await java.alterConfigs(cluster.bootstrap, 'TOPIC', topic, lock);
 }
@@ -166,23 +174,37 @@ function clusterClient(cluster: KafkaCluster): ClusterClient {
   return new ClusterClient(processRuntime('silent'), options);
 }
 
-test('G18a G19: transactions left open are aborted, through the lock', { skip }, async () => {
+test('G18a G24a: transactions left open are aborted in order, through the lock', {
+  skip,
+}, async () => {
   const [cluster, java] = [await guestCluster(), await javaClient()];
-  const [topic, mapped] = ['undecided', 2n ** 40n + 7n];
-  await leaveOpen(cluster, topic, mapped);
+  const topic = 'undecided';
+  // Their ids are in another order than they are.
+  const ids = [9n, 2n, 5n].map((each) => 2n ** 40n + each);
+  await leaveOpen(cluster, topic, ids);
   const { 0: before } = await java.offsets(cluster.bootstrap, topic);
-  assert.deepEqual([before?.latest, before?.lastStable], [1, 0]);
+  assert.deepEqual([before?.latest, before?.lastStable], [3, 0]);
   const client = clusterClient(cluster);
   const closed = await abortOpenTransactions(client, [{ topic, partition: 0 }]);
   const again = await abortOpenTransactions(client, [{ topic, partition: 0 }]);
   client.close();
-  const expected = { producerId: String(mapped), producerEpoch: 3, firstOffset: 0 };
-  assert.deepEqual([...closed], [['undecided-0', [expected]]]);
+  const expected = ids.map((producerId, firstOffset) => ({
+    producerId: String(producerId),
+    producerEpoch: 3,
+    firstOffset,
+  }));
+  assert.deepEqual([...closed], [['undecided-0', expected]]);
   assert.deepEqual([...again], [['undecided-0', []]]);
-  await until('the marker being committed', async () => {
+  await until('the markers being committed', async () => {
     const { 0: after } = await java.offsets(cluster.bootstrap, topic);
-    return after?.latest === 2 && after.lastStable === 2 ? true : undefined;
+    return after?.latest === 6 && after.lastStable === 6 ? true : undefined;
   });
+  const { partitions } = await readTopic(cluster.bootstrap, topic);
+  const batches = partitions.flatMap((each) => each.batches);
+  assert.deepEqual(
+    batches.map(({ baseOffset, producerId }) => [Number(baseOffset), producerId]),
+    [...ids, ...ids].map((producerId, offset) => [offset, producerId]),
+  );
   assert.deepEqual(await java.readAll(cluster.bootstrap, topic, 'read_committed'), []);
 });
 
