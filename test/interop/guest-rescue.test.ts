@@ -135,7 +135,7 @@ test('G18a: rescue takes the longest replica, and says what may be missing', { s
   );
 });
 
-/** Transactions of a source's producers whose ends never came, one record each, in a locked topic. */
+/** Transactions of a source's producers whose ends never came, a record each, in a locked topic. */
 async function leaveOpen(
   cluster: KafkaCluster,
   topic: string,
