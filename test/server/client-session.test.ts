@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
-import { createConnection } from 'node:net';
+import { createConnection, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -13,13 +13,16 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { BufferPool } from '../../src/base/buffer-pool.ts';
 import { silentLogger } from '../../src/base/logger.ts';
 import { nodeRuntime } from '../../src/io/node/node-runtime.ts';
+import { codec } from '../../src/protocol/codec.ts';
 import type { ConnectionSecurity, SaslMechanism } from '../../src/protocol/connection-security.ts';
+import { encodeRequestFrame } from '../../src/protocol/frame.ts';
 import { ConnectionError, KafkaConnection } from '../../src/protocol/kafka-connection.ts';
 import { HeartbeatRequest, HeartbeatResponse } from '../../src/protocol/messages/12-heartbeat.ts';
 import {
   SaslHandshakeRequest,
   SaslHandshakeResponse,
 } from '../../src/protocol/messages/17-sasl-handshake.ts';
+import type { EncodableOf, Message } from '../../src/protocol/schema.ts';
 import { SCRAM_HASHES, scramCredential } from '../../src/protocol/scram.ts';
 import { apiHandler, type BrokerServices, listed } from '../../src/server/api-handler.ts';
 import { BrokerConfig } from '../../src/server/broker-config.ts';
@@ -193,6 +196,46 @@ test('before it authenticates a client may ask for versions, nothing else', asyn
   size.writeInt32BE(600 * 1024);
   large.write(size);
   await once(large.resume(), 'close');
+});
+
+/** The next frame on the socket, without its length. */
+async function nextFrame(socket: Socket): Promise<Buffer> {
+  for (;;) {
+    const size: Buffer | null = socket.read(4);
+    if (size !== null) {
+      const length = size.readInt32BE(0);
+      while (socket.readableLength < length) await once(socket, 'readable');
+      return length === 0 ? Buffer.alloc(0) : socket.read(length);
+    }
+    await once(socket, 'readable');
+  }
+}
+
+test('old clients send their tokens without a header after SaslHandshake 0', async () => {
+  const header = { correlationId: 7, clientId: 'old' };
+  const raw = (token: string): Buffer => {
+    const size = Buffer.alloc(4);
+    size.writeInt32BE(Buffer.byteLength(token));
+    return Buffer.concat([size, Buffer.from(token)]);
+  };
+  const frame = <M extends Message>(request: M, version: number, value: EncodableOf<M>): Buffer =>
+    Buffer.concat(encodeRequestFrame(header, codec(request, version), value));
+  const opened = async (token: string): Promise<Socket> => {
+    const socket = createConnection(ports.get('SASL_PLAINTEXT') ?? 0, '127.0.0.1');
+    socket.write(frame(SaslHandshakeRequest, 0, { mechanism: 'PLAIN' }));
+    const answer = await nextFrame(socket);
+    assert.deepEqual([answer.readInt32BE(0), answer.readInt16BE(4)], [7, 0]);
+    socket.write(raw(token));
+    return socket;
+  };
+  const socket = await opened('\0alice\0alice-secret');
+  assert.equal((await nextFrame(socket)).length, 0);
+  socket.write(frame(HeartbeatRequest, 0, HEARTBEAT));
+  await nextFrame(socket);
+  assert.equal(seen.pop(), 'User:alice');
+  socket.destroy();
+  const refused = await opened('\0alice\0wrong');
+  await once(refused.resume(), 'close');
 });
 
 test('who is authenticated cannot begin again where it lasts for ever', async () => {
