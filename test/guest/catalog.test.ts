@@ -59,6 +59,8 @@ test('G22 keys and values survive the round trip, the record type in front of th
   // The order in which settings were made is nothing that tells two rows apart.
   assert.deepEqual(encodeSettings(given), encodeSettings(settings({ a: '1', b: '2' })));
   assert.deepEqual(decodeTopic(encodeTopic(TOPIC)), TOPIC);
+  const taken = { ...TOPIC, takeoverOffsets: [0, 2 ** 40] };
+  assert.deepEqual(decodeTopic(encodeTopic(taken)), taken);
   const closing = { ...TOPIC, removed: true, openTransactions: 1 };
   assert.deepEqual(decodeTopic(encodeTopic(closing)), closing);
   const jobs = { guestId: 7, claimedAtMs: 1_700_000_000_000 };

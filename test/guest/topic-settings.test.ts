@@ -9,7 +9,9 @@ import {
   excludedProperties,
   finalBeforeLock,
   finalConfigs,
+  forcedChanges,
   isLocked,
+  isTiered,
   lockChanges,
   restoreChanges,
   unlockChanges,
@@ -161,5 +163,24 @@ describe('G24: the end', () => {
     assert.deepEqual(restoreChanges(own, NO_FINAL), []);
     const kept = [{ name: 'min.insync.replicas', value: '1' }];
     assert.deepEqual(restoreChanges(map(FORCED), kept), []);
+  });
+});
+
+describe('G29 G33: a native topic that is taken into a mirror', () => {
+  test('what is forced already is not sent again', () => {
+    const both = [set('unclean.leader.election.enable', 'false'), set('min.insync.replicas', '1')];
+    assert.deepEqual(forcedChanges(map({ 'min.insync.replicas': '2' })), both);
+    assert.deepEqual(forcedChanges(map({ 'min.insync.replicas': '1' })), both.slice(0, 1));
+    assert.deepEqual(forcedChanges(map(FORCED)), []);
+  });
+
+  test('tiered storage is its own setting, or else the cluster default', () => {
+    const tiered = imageOf([
+      config(ConfigResourceType.BROKER, '', 'remote.storage.enable', 'true'),
+    ]);
+    const [on, off] = ['true', 'false'].map((value) => map({ 'remote.storage.enable': value }));
+    assert.ok(on !== undefined && off !== undefined);
+    assert.deepEqual([isTiered(image, map({})), isTiered(tiered, map({}))], [false, true]);
+    assert.deepEqual([isTiered(image, on), isTiered(tiered, off)], [true, false]);
   });
 });

@@ -1,13 +1,13 @@
 /** A partition driver in a cluster that is not ours: own topic ids, tagged producers, handover. */
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { type TestContext, test } from 'node:test';
 import type { Uuid } from '../../src/base/uuid.ts';
 import type { MirrorRole } from '../../src/mirror/driver-context.ts';
 import { guestMapping } from '../../src/mirror/producer-id-mapping.ts';
 import { stateName } from '../../src/mirror/states.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import { settle } from '../replication/fakes.ts';
-import { batch, mirrored } from '../replication/harness.ts';
+import { batch, mirrored, OTHER_BROKER, THIS_BROKER } from '../replication/harness.ts';
 import { MEMBER, REMOVED, stage } from './driver-stage.ts';
 
 /** A broker in a cluster that is not ours, with the answers a test gives. */
@@ -118,4 +118,63 @@ test('G22 a topic that comes back is cut to what the rows of the other side say'
   await settle();
   assert.equal(s.partition.log.logEndOffset, 4);
   assert.deepEqual(s.elected, [0]);
+});
+
+/** A topic with one batch that both sides have and one that they do not, taken into the mirror. */
+async function takenStage(t: TestContext, takenFrom: number) {
+  const s = await stage(t);
+  s.partition.appendMirrored([mirrored(0, 4)], 0);
+  s.partition.appendMirrored([mirrored(4, 4)], 0);
+  s.source.fetched = { errorCode: 0, records: mirrored(takenFrom - 4, 4) };
+  const unreachable = () => Promise.reject(new Error('the recorded offset is enough'));
+  s.role = guestRole({ takenFrom: () => takenFrom, peerLastMirroredOffset: unreachable });
+  return s;
+}
+
+test('G29 a native topic is cut to the offset recorded when it was taken', async (t) => {
+  const s = await takenStage(t, 4);
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.partition.log.logEndOffset, 4);
+  assert.deepEqual(s.elected, [0]);
+});
+
+test('G29 T3 an offset of zero that was recorded is no lack of memory', async (t) => {
+  const s = await takenStage(t, 0);
+  const driver = s.drive(MEMBER);
+  await settle();
+  assert.deepEqual([s.partition.log.logEndOffset, driver.status().cause], [0, '']);
+});
+
+test('G29 nothing is cut while somebody is in sync who may not lead', async (t) => {
+  const s = await takenStage(t, 4);
+  const replicas = [THIS_BROKER, OTHER_BROKER];
+  s.broker.changePartition('t', 0, { replicas, isr: replicas });
+  s.drive(MEMBER);
+  await settle();
+  assert.equal(s.partition.log.logEndOffset, 8);
+  assert.equal(s.gate(), 'PREPARING');
+  s.broker.changePartition('t', 0, { replicas, isr: [THIS_BROKER] });
+  await settle();
+  assert.equal(s.partition.log.logEndOffset, 4);
+  assert.deepEqual(s.elected, [0]);
+});
+
+test('F10 G29 the source has what was ours under epochs of its own', async (t) => {
+  const epoch = { epoch: 3, startOffset: 0 };
+  for (const [takenFrom, expected] of [
+    [8, []],
+    [4, [epoch]],
+  ] as const) {
+    const s = await takenStage(t, takenFrom);
+    await s.recorded('STOPPED', {
+      membershipOffset: 5,
+      reachedMirroring: true,
+      lastMirroredOffset: 4,
+      sourceEpochs: [epoch],
+    });
+    s.drive(MEMBER);
+    await settle();
+    assert.deepEqual((await s.row())?.sourceEpochs, expected, `taken from ${takenFrom}`);
+  }
 });

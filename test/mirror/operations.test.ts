@@ -429,3 +429,25 @@ test('M3 DescribeMirrors says when the log of a partition is offline, and why', 
   assert.equal(partition?.cause, 'STORAGE_BUSY');
   assert.match(partition?.message ?? '', /offline: write x: ENOSPC.*restart/);
 });
+
+test('G28 DescribeMirrors says what a partition waits for that nobody here drives', async () => {
+  const image = withTopic(ID, { mirror: 'm', removed: false });
+  const queries = new MirrorQueries({
+    image: () => image,
+    manager: { driver: () => undefined },
+    coordinator: {
+      rowsOfPartition: () => assert.fail('nobody asks'),
+      read: async () => ({ error: 0, row: row('STOPPED', { membershipOffset: -1 }) }),
+    },
+    offlinePartitions: () => [],
+    waitOf: (topic, partition) => `${topic}-${partition} waits`,
+  });
+  const { mirrors } = await queries.describeMirrors({
+    mirrorNames: null,
+    includeAuthorizedOperations: false,
+    localOnly: false,
+  });
+  const [partition] = mirrors[0]?.topics[0]?.partitions ?? [];
+  // The row is of a membership that is over.
+  assert.deepEqual([partition?.state, partition?.message], ['UNKNOWN', 't-0 waits']);
+});
