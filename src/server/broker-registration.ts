@@ -149,6 +149,14 @@ export class BrokerRegistration {
     return `the controller refuses broker ${brokerId}: ${errorName(errorCode)}: ${why}`;
   }
 
+  /**
+   * Gives up what this incarnation led before the process started: it may have been cut since its
+   * leader epoch began (T5), and a crash forgot which new epochs it owed.
+   */
+  async fence(): Promise<void> {
+    await this.#until((response) => response.isFenced, { fence: true });
+  }
+
   /** Sends heartbeats until the controller unfences the broker, then goes on in the background. */
   async unfence(): Promise<void> {
     await this.#until((response) => !response.isFenced, {});

@@ -317,6 +317,8 @@ class GuestAssembly {
     // Rows first: what the metadata says is read with the memberships on it.
     await this.#stateStart.begin(firstImage);
     await this.registration.register();
+    // Before the metadata says what is led: nothing is added under a leader epoch of before.
+    await this.registration.fence();
     await this.parts.services.metadata.start(controller);
     await this.#sayGuest();
     await this.registration.unfence();

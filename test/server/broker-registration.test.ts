@@ -208,6 +208,27 @@ test('a broker epoch that is not known any more is asked for again', async () =>
   registration.close();
 });
 
+test('G4 T5: what was led before the start is given up until the broker is unfenced', async () => {
+  const { registration, clock, sent } = setup([
+    { isFenced: false },
+    new QuorumUnavailable('no controller'),
+    { isFenced: true },
+  ]);
+  await registration.register();
+  const fenced = registration.fence();
+  await clock.advance(1_000);
+  await fenced;
+  assert.deepEqual(
+    sent.map(({ wantFence }) => wantFence),
+    [true, true, true],
+  );
+  await clock.advance(2 * HEARTBEAT_INTERVAL_MS);
+  assert.equal(sent.length, 3, 'nothing asks for more before the metadata is known');
+  await registration.unfence();
+  assert.equal(sent.at(-1)?.wantFence, false);
+  registration.close();
+});
+
 test('T5: refence fences, then unfences, once for all who come in time', async () => {
   const { registration, clock, sent } = setup([
     {},
