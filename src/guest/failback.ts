@@ -22,7 +22,7 @@ import { MirrorFailure } from '../mirror/causes.ts';
 import type { KeyedRow } from '../mirror/coordinator-shard.ts';
 import { COMPARE_BYTES, compareBelow } from '../mirror/prepare.ts';
 import { type HostPort, type MirrorSettings, parseMirrorSettings } from '../mirror/settings.ts';
-import { SourceClient } from '../mirror/source-client.ts';
+import { SourceClient, type SourceClientOptions } from '../mirror/source-client.ts';
 import type { SourceCluster } from '../mirror/source-cluster.ts';
 import { MirrorState, stateName } from '../mirror/states.ts';
 import type { ConnectionSecurity } from '../protocol/connection-security.ts';
@@ -51,7 +51,14 @@ export interface FailbackOptions {
   /** How connections to brokers of this cluster are secured. */
   readonly security: ConnectionSecurity | undefined;
   readonly membershipOffset: (previous: number | undefined) => number;
+  /** Default: as they are in the source's cluster now. */
+  readonly peerRows?: typeof readPeerRows;
+  /** Default: connections of its own. */
+  readonly connect?: (options: SourceClientOptions) => QuestionClient;
 }
+
+/** What asks leaders; a {@link SourceClient}. */
+export type QuestionClient = Pick<SourceClient, 'listOffsets' | 'fetchAt' | 'close'>;
 
 /** The topic that is to be taken. */
 export interface FailbackWish {
@@ -110,7 +117,8 @@ export class Failback {
 
   async #candidates(wish: FailbackWish): Promise<Candidates | 'none' | Refusal> {
     const { topic, sourceTopicId } = wish;
-    const peer = await readPeerRows(
+    const { peerRows = readPeerRows } = this.#options;
+    const peer = await peerRows(
       this.#runtime,
       this.#settings(wish.mirror),
       ({ row }) => row.topicName === topic.name,
@@ -211,10 +219,10 @@ export class Failback {
     wish: FailbackWish,
     candidates: Candidates,
   ): Promise<ReadonlyMap<number, number> | Refusal> {
-    const { security } = this.#options;
+    const { security, context, connect } = this.#options;
     const settings = { ...this.#settings(wish.mirror), security };
-    const clientId = `twinlog-guest-${this.#options.context.brokerId}-failback`;
-    const client = new SourceClient(this.#runtime, { clientId, settings });
+    const asked = { clientId: `twinlog-guest-${context.brokerId}-failback`, settings };
+    const client = connect?.(asked) ?? new SourceClient(this.#runtime, asked);
     const common = new Map<number, number>();
     try {
       const all = [...wish.topic.partitions.values()];
@@ -239,7 +247,7 @@ export class Failback {
 
   /** The highest offset that stands the comparison, or why the last one does not. */
   async #highest(
-    client: SourceClient,
+    client: QuestionClient,
     wish: FailbackWish,
     partition: PartitionRegistration,
     offsets: readonly number[],
@@ -257,7 +265,7 @@ export class Failback {
   }
 
   async #comparePartition(
-    client: SourceClient,
+    client: QuestionClient,
     { mirror }: FailbackWish,
     compared: Compared,
   ): Promise<Refusal | undefined> {
@@ -291,7 +299,7 @@ export class Failback {
   }
 
   async #range(
-    client: SourceClient,
+    client: QuestionClient,
     address: HostPort,
     { topic, partition }: { readonly topic: string; readonly partition: number },
   ): Promise<{ readonly earliest: number; readonly latest: number }> {
@@ -306,7 +314,7 @@ export class Failback {
   }
 
   /** The batch right below the offset, as our leader has it, in the shape of a log. */
-  async #tailBelow(client: SourceClient, compared: Compared, logStartOffset: number) {
+  async #tailBelow(client: QuestionClient, compared: Compared, logStartOffset: number) {
     const { partition, offset, address } = compared;
     const { topic, topicId, partition: index } = partition;
     const { errorCode, records } = await client.fetchAt(address, {
