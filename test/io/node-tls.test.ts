@@ -1,5 +1,6 @@
 /** TLS on the loopback interface: who is accepted, who is not, and what passes through. */
 import assert from 'node:assert/strict';
+import { createPrivateKey } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -149,6 +150,28 @@ test('a certificate that is wished for may be missing, but not be wrong', async 
   const answer = connected(await dial(listener, { ...TRUSTING, identity: mallory }));
   assert.match((await new Ear(answer, 1).closed.promise).cause, /^(closed|ECONNRESET)$/);
   assert.equal(accepted.length, 1);
+  await listener.close();
+});
+
+test('a key may be encrypted; its password must be right', async () => {
+  const { listener, first } = await listen({ clientAuth: 'required' });
+  const cipher = { cipher: 'aes-256-cbc', passphrase: 'hunter2' };
+  const key = String(
+    createPrivateKey(alice.key).export({ type: 'pkcs8', format: 'pem', ...cipher }),
+  );
+  assert.match(key, /BEGIN ENCRYPTED PRIVATE KEY/);
+  const identity = { certificateChain: alice.certificateChain, key };
+  for (const keyPassword of [undefined, 'wrong']) {
+    const reason = refused(
+      await dial(listener, { ...TRUSTING, identity: { ...identity, keyPassword } }),
+    );
+    assert.equal(reason.cause, 'authentication');
+    assert.doesNotMatch(reason.message, /wrong|hunter2/);
+  }
+  const right = { ...identity, keyPassword: 'hunter2' };
+  const client = connected(await dial(listener, { ...TRUSTING, identity: right }));
+  assert.match((await first).peerSubject ?? '', /^CN=alice/);
+  client.close();
   await listener.close();
 });
 

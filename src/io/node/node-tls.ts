@@ -107,6 +107,8 @@ function openSocket({ host, port, socketOptions }: Dial, options: TlsClientOptio
     ...socketOptions,
     host,
     port,
+    // Whatever the environment says.
+    rejectUnauthorized: true,
     ...(isIP(host) === 0 ? { servername: host } : {}),
     ...identityOptions(identity),
     ...trustOptions(trusted),
