@@ -56,6 +56,7 @@ test('G29 the way there: mirrored, failed over, written on both sides', { skip }
   await write(a, 'first', [0, 1]);
   await b.guest.mirrors('add', b.mirror, TOPIC);
   await caughtUp(b, a);
+  await assert.rejects(a.guest.mirrors('add', a.mirror, 'plain'), /was not made by a mirror/);
   await refusesToTakeBack(/still mirrors topic 'there-and-back' from here/);
   common = await failOver(b);
   assert.equal(common[EMPTY], 0);
