@@ -8,8 +8,7 @@
  * - Client and coordinator writes are refused while the mirror gate says read-only (R1–R3);
  *   mirrored appends are refused while it does not, and under any but the current leader epoch.
  * - The high watermark is the least log end of the (possibly growing) ISR, never lowered except by
- *   a cut, and stands still below min.insync.replicas (KIP-966). With `flushBeforeCommit` this
- *   leader's log counts as far as it is durable: nothing that is committed goes with the power.
+ *   a cut, and stands still below min.insync.replicas (KIP-966). See `flushBeforeCommit`.
  * - Every visible change ends with a notice to `watchers`.
  * - A failing disk takes the partition offline: KAFKA_STORAGE_ERROR from then on.
  */

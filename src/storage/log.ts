@@ -16,11 +16,11 @@ import type { Uuid } from '../base/uuid.ts';
 import { ErrorCode } from '../protocol/errors.ts';
 import { RecordBatch } from '../protocol/record-batch.ts';
 import { type Refusal, validateClientBatch } from './append-validation.ts';
-import { BatchHeader, readMarker } from './batch-header.ts';
 import type { EpochEntry } from './checkpoints.ts';
 import { type CompactionPlan, planCompaction } from './compaction-plan.ts';
-import { badBatch, checkFollowed, isReadableControl } from './followed-batches.ts';
+import { checkFollowed } from './followed-batches.ts';
 import type { EpochEndOffset } from './leader-epoch-cache.ts';
+import { type AppendOrigin, checkLed } from './led-batches.ts';
 import { type CompactionOptions, type CompactionResult, LogCompaction } from './log-compaction.ts';
 import type { LogConfig } from './log-config.ts';
 import type { LogContext, NewLog } from './log-context.ts';
@@ -34,12 +34,8 @@ import {
 import { deletableSegments } from './log-retention.ts';
 import { LogStore } from './log-store.ts';
 import type { SnapshotEntry } from './producer-snapshot.ts';
-import { checkData, checkMarker, findDuplicate, type OpenTransaction } from './producer-state.ts';
-import { numberFromHalves } from './time-index.ts';
+import type { OpenTransaction } from './producer-state.ts';
 import type { TopicPartition } from './topic-partition.ts';
-
-/** Who appends as leader; the checks differ as in Apache Kafka. */
-export type AppendOrigin = 'client' | 'coordinator' | 'raftLeader';
 
 /** What became of an append. */
 export type AppendResult =
@@ -80,9 +76,6 @@ export type ReadResult =
       /** Only for reads up to the last stable offset. */
       readonly abortedTransactions?: readonly FetchedAbort[];
     };
-
-/** The batch that is looked at; nothing waits while it is. */
-const header = new BatchHeader();
 
 type Appended = Extract<AppendResult, { error: 0 }>;
 
@@ -223,12 +216,15 @@ export class Log {
         if (accepted.error !== 0) return accepted;
         bytes = accepted.bytes;
       }
-      const refused = this.#checkProducers(bytes, origin);
-      if (refused !== undefined) return refused;
+      const { producers, logEndOffset } = this.#store;
+      const checked = checkLed(bytes, producers, logEndOffset, origin);
+      if (checked.error !== 0) return checked;
+      if (checked.duplicate !== undefined) {
+        return { ...this.#appended(-1, 0, -1), ...checked.duplicate, duplicate: true };
+      }
       const stamped =
         origin !== 'raftLeader' && this.#store.config.messageTimestampType !== 'CreateTime';
-      const firstOffset = this.#store.logEndOffset;
-      let offset = firstOffset;
+      let offset = logEndOffset;
       for (let at = 0; at < bytes.length; ) {
         const batch = new RecordBatch(bytes, at);
         batch.setBaseOffset(offset);
@@ -237,8 +233,8 @@ export class Log {
         offset = batch.nextOffset;
         at = batch.end;
       }
-      this.#store.append([bytes], bytes.length, offset - 1, this.#lastTimestampMs());
-      return this.#appended(firstOffset, bytes.length, stamped ? nowMs : -1);
+      this.#store.append([bytes], bytes.length, offset - 1, checked.lastTimestampMs);
+      return this.#appended(logEndOffset, bytes.length, stamped ? nowMs : -1);
     });
   }
 
@@ -261,11 +257,6 @@ export class Log {
     });
   }
 
-  /** Of the last batch that was checked. */
-  #lastTimestampMs(): number {
-    return numberFromHalves(header.maxTimestampHigh, header.maxTimestampLow);
-  }
-
   #appended(firstOffset: number, appendedBytes: number, logAppendTimeMs: number): Appended {
     return {
       error: 0,
@@ -276,34 +267,6 @@ export class Log {
       duplicate: false,
       appendedBytes,
     };
-  }
-
-  /** Refuses, or recognises as a repetition, what does not follow the producer's batches. */
-  #checkProducers(bytes: Uint8Array, origin: AppendOrigin): AppendResult | undefined {
-    for (let at = 0; at < bytes.length; at += header.size) {
-      const problem = header.read(bytes, at);
-      if (problem !== undefined || at + header.size > bytes.length) {
-        return badBatch(problem === 'magic', this.#store.logEndOffset);
-      }
-      if (origin === 'raftLeader' || !header.hasProducerId) continue;
-      const entry = this.#store.producers.find(header.producerIdHigh, header.producerIdLow);
-      if (header.isControl) {
-        if (!isReadableControl(bytes, at, header)) return badBatch(false, this.#store.logEndOffset);
-        const marker = readMarker(bytes, at, header.size);
-        const bad = marker && checkMarker(entry, header, marker);
-        if (bad !== undefined) return { error: ErrorCode[bad.kind], message: bad.message };
-        continue;
-      }
-      const repeated = origin === 'client' ? findDuplicate(entry, header) : undefined;
-      if (repeated !== undefined) {
-        const firstOffset = repeated.lastOffset - repeated.offsetDelta;
-        const { lastOffset } = repeated;
-        return { ...this.#appended(firstOffset, 0, -1), lastOffset, duplicate: true };
-      }
-      const bad = checkData(entry, header, origin === 'client');
-      if (bad !== undefined) return { error: ErrorCode[bad.kind], message: bad.message };
-    }
-    return undefined;
   }
 
   /** Bytes are whole batches from the one holding `startOffset` on. May throw DiskError. */
