@@ -153,7 +153,8 @@ function withoutAdditions(message: Message): Message {
     assert.equal(mirrorFetch?.tag, 1279);
     return { ...message, fields };
   }
-  if (message.apiKey !== 19) return message;
+  // A metadata record has that number, too.
+  if (message.apiKey !== 19 || message.type === 'metadata') return message;
   const versions = { min: message.versions.min, max: message.versions.max - 1 };
   const { topics } = message.fields;
   if (message.type === 'response' || topics === undefined) return { ...message, versions };

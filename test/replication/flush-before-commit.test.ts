@@ -140,7 +140,7 @@ test('S2: followers alone commit nothing that the leader could lose', async () =
   assert.equal(await reached(host, partition, 1), 1);
 });
 
-test('a disk that cannot sync takes the partition offline; a restart has what was written', async () => {
+test('a disk that cannot sync takes the partition offline; a restart has all', async () => {
   const host = new SimHost(durable);
   const { partition, failures } = lead(host);
   append(partition);

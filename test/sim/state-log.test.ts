@@ -15,7 +15,7 @@ async function mirroring(seed: number): Promise<MirrorWorld> {
   return world;
 }
 
-test('S2 S5: a state that cannot become durable is not acted on, and shown; a restart goes on', async () => {
+test('S2 S5: a state that cannot become durable is not acted on; a restart goes on', async () => {
   const world = await mirroring(5);
   const { destination, operator } = world;
   destination.disk.failNext('sync', /__mirror_state-\d+\/.*\.log$/, 'EIO', 3);

@@ -43,7 +43,7 @@ test('B1 groups that cannot be lowered hold the partition up, with the reason', 
   assert.equal(s.lowered.length, 2);
 });
 
-test('G32 D3 at a stop they are lowered to its end, and a failure does not hold it up', async (t) => {
+test('G32 D3 at a stop they are lowered to its end; a failure does not hold it up', async (t) => {
   const s = await stage(t);
   const driver = s.drive(MEMBER);
   await settle();

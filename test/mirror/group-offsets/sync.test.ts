@@ -1,5 +1,5 @@
 /**
- * Y6, B1: the group offset job between two real group coordinators: one as the source, asked through
+ * Y6, B1: the group offset job between two real group coordinators: one is the source, asked over
  * its wire format, and one here. Which partitions are mirrored is told by the test.
  */
 import assert from 'node:assert/strict';
@@ -168,7 +168,7 @@ class Desk {
 }
 
 for (const version of [10, 9, 7]) {
-  test(`Y6: offsets are copied once and again when they move (OffsetFetch ${version})`, async () => {
+  test(`Y6: offsets are copied once, and when they move (OffsetFetch ${version})`, async () => {
     const desk = await Desk.open();
     desk.fetchVersion = version;
     const { source, here } = desk;
@@ -317,7 +317,7 @@ test('Y6: a broker that does not answer keeps no other waiting, and is asked onc
   assert.equal(desk.sync.status('m').lastError, 'broker 2 of the source: no answer');
 });
 
-test('Y6 M1: errors are counted and shown; a broker list that proved wrong is renewed', async () => {
+test('Y6 M1: errors are counted and shown; a wrong broker list is renewed', async () => {
   const desk = await Desk.open();
   await desk.source.commit(42);
   await desk.sync.run('m');
