@@ -43,6 +43,16 @@ export class QuorumUnavailable extends Error {
   override readonly name = 'QuorumUnavailable';
 }
 
+/** Every controller that could be reached refuses to authenticate this node, or is not trusted. */
+export class NotAuthenticated extends QuorumUnavailable {
+  /** Whether the one who asks shall not try again. */
+  readonly isFinal: boolean;
+  constructor(message: string, isFinal = false) {
+    super(message);
+    this.isFinal = isFinal;
+  }
+}
+
 /** What a {@link QuorumClient} needs to know. */
 export interface QuorumClientOptions {
   readonly bootstrapControllers: readonly HostPort[];
@@ -288,16 +298,20 @@ export class QuorumClient {
 
   async #search(): Promise<QuorumLeader> {
     const problems: string[] = [];
+    const causes = new Set<string>();
     for (const address of this.#candidates()) {
       try {
         await this.#ask(address);
       } catch (error) {
         if (!isPassing(error) || this.#closed) throw error;
         problems.push(error.message);
+        causes.add(error instanceof ConnectionError ? error.cause : error.name);
       }
       if (this.#leader !== undefined) return this.#leader;
     }
     const why = problems.length === 0 ? 'none of them knows a leader' : problems.join('; ');
+    const isRefused = causes.size === 1 && causes.has('authentication');
+    if (isRefused) throw new NotAuthenticated(`no controller to be had: ${why}`);
     throw new QuorumUnavailable(`no active controller: ${why}`);
   }
 
@@ -352,6 +366,7 @@ export function retryPauseMs(failures: number): number {
 /** Whether trying again, maybe elsewhere, may help. */
 export function isPassing(error: unknown): error is Error {
   if (error instanceof WrongCluster) return false;
+  if (error instanceof NotAuthenticated && error.isFinal) return false;
   if (error instanceof ConnectionError) return error.cause !== 'unsupportedVersion';
   return error instanceof QuorumUnavailable;
 }

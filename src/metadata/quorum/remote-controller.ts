@@ -46,7 +46,12 @@ import { MetadataLoader } from '../metadata-loader.ts';
 import { addressBytes, enclosedRequest, enclosedResponse, principalBytes } from './envelope.ts';
 import { MetadataObserver, type ObserverOptions } from './metadata-observer.ts';
 import type { HostPort } from './probe.ts';
-import { QuorumClient, type QuorumSendOptions, QuorumUnavailable } from './quorum-client.ts';
+import {
+  NotAuthenticated,
+  QuorumClient,
+  type QuorumSendOptions,
+  QuorumUnavailable,
+} from './quorum-client.ts';
 
 /** How long a heartbeat is tried, and one try of it, in ms: below half a broker session. */
 const HEARTBEAT_LIMITS = { timeoutMs: 4_500, tryTimeoutMs: 2_000 } as const;
@@ -112,10 +117,20 @@ export class RemoteController implements ControllerPort {
   async clusterId(): Promise<string> {
     const client = this.#client;
     return await client.retry(undefined, async () => {
-      if (client.clusterId === undefined) await client.connect('requests');
+      if (client.clusterId === undefined) await this.#firstContact();
       if (client.clusterId !== undefined) return client.clusterId;
       throw new QuorumUnavailable('the controllers do not tell the cluster id: give it');
     });
+  }
+
+  /** Who cannot authenticate at the start has wrong settings: waiting would not help. */
+  async #firstContact(): Promise<void> {
+    try {
+      await this.#client.connect('requests');
+    } catch (error) {
+      if (!(error instanceof NotAuthenticated)) throw error;
+      throw new NotAuthenticated(error.message, true);
+    }
   }
 
   /** Node ids of the controllers heard of, for the check that this node's is none (rule G11). */
