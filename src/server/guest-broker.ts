@@ -15,9 +15,10 @@ import { CORDON_HEARTBEAT_VERSION, Cordon } from '../guest/cordon.ts';
 import { Failback } from '../guest/failback.ts';
 import { GuestGroupOffsets } from '../guest/group-offsets.ts';
 import { apacheBrokers, GUEST_CONFIG, guests, isGuest } from '../guest/guest-brokers.ts';
-import { GuestJobs } from '../guest/guest-jobs.ts';
+import { GuestJobs, PASS_INTERVAL_MS } from '../guest/guest-jobs.ts';
 import { type GuestIdentity, GuestIdentityFile, nodeIdProblem } from '../guest/identity.ts';
 import type { JobContext } from '../guest/job-ports.ts';
+import { LevelJob } from '../guest/level-job.ts';
 import { GuestMirrorAdmin } from '../guest/mirror-admin.ts';
 import { GuestMirrorRole } from '../guest/mirror-role.ts';
 import { readSourceConfigs } from '../guest/source-configs.ts';
@@ -124,6 +125,8 @@ class GuestAssembly {
   readonly #store: GuestStateStore;
   readonly #stateStart: MirrorStateStart;
   readonly #jobs: GuestJobs;
+  /** Looks at all partitions, however many rows changed. */
+  readonly #following: LevelJob;
   readonly #cordon: Cordon;
   readonly #groupOffsets: GuestGroupOffsets;
   #registration: BrokerRegistration | undefined;
@@ -166,6 +169,10 @@ class GuestAssembly {
         this.parts.services.replicas.partitionById(topicId, partition)?.lastFetchMs(id),
       reviewIsr: () => this.parts.services.replicas.reviewIsr(),
       whileUncordoned: (action) => this.#cordon.whileLifted(action),
+    });
+    this.#following = new LevelJob(runtime, {
+      intervalMs: PASS_INTERVAL_MS,
+      pass: async () => this.parts.services.replicas.reviewFollowing(),
     });
     this.#groupOffsets = new GuestGroupOffsets(runtime, {
       brokerId,
@@ -258,7 +265,7 @@ class GuestAssembly {
   #rowsChanged(): void {
     this.#jobs.rowsChanged();
     // Another guest may have told from where a partition is followed.
-    this.parts.services.replicas.reviewFollowing();
+    this.#following.notice();
   }
 
   /** Partitions of mirrors, and of topics that are leaving one while a guest still leads them. */
@@ -323,6 +330,7 @@ class GuestAssembly {
     await this.#sayGuest();
     await this.registration.unfence();
     this.#jobs.start();
+    this.#following.start();
   }
 
   /** Keeps who is a guest where every guest reads it (`guest-brokers.ts`). */
@@ -365,6 +373,7 @@ class GuestAssembly {
   async close(): Promise<void> {
     const { services, mirrorManager, groupOffsets } = this.parts;
     this.#jobs.close();
+    this.#following.close();
     this.#stateStart.close();
     groupOffsets.sync.close();
     await this.#registration?.leave();
