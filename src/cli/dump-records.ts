@@ -7,7 +7,12 @@
 import { MalformedBytes } from '../base/bytes.ts';
 import { GROUP_METADATA_TOPIC } from '../coordinator/group-coordinator.ts';
 import { decodeGroupRecord } from '../coordinator/group-records.ts';
-import { decodeCatalogKey, decodeJobs, decodeSettings, decodeTopic } from '../guest/catalog.ts';
+import {
+  decodeCatalogKey,
+  decodeJobs,
+  decodeSettings,
+  decodeTopic,
+} from '../guest/state/catalog.ts';
 import {
   decodeMetadataRecord,
   type MetadataRecord,

@@ -4,9 +4,9 @@
  * Called by `main.ts`. Each check is a line as soon as it is made, what to do about it below; the
  * command fails when there is a problem, not for warnings.
  */
-import type { Check, CheckStatus } from '../guest/check.ts';
-import { checkCluster } from '../guest/check-cluster.ts';
-import { ANONYMOUS } from '../guest/check-rights.ts';
+import type { Check, CheckStatus } from '../guest/check/check.ts';
+import { checkCluster } from '../guest/check/check-cluster.ts';
+import { ANONYMOUS } from '../guest/check/check-rights.ts';
 import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { processRuntime } from './broker-process.ts';
 import { commandSecurity } from './client-config.ts';

@@ -4,7 +4,7 @@
  * Called by `main.ts`. It may be repeated; a guest that nobody knows is a success.
  */
 import { setTimeout as sleep } from 'node:timers/promises';
-import { listed } from '../guest/check.ts';
+import { listed } from '../guest/check/check.ts';
 import type { ClusterLook } from '../guest/cluster-look.ts';
 import { leave, planLeave } from '../guest/leave.ts';
 import { type GuestClusterOptions, withCluster } from './guest-cluster.ts';

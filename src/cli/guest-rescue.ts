@@ -6,9 +6,9 @@
  */
 import { brokerAddresses, type ClusterLook } from '../guest/cluster-look.ts';
 import { guests } from '../guest/guest-brokers.ts';
-import { Rescue, type Rescued, RescueFailed } from '../guest/rescue.ts';
-import { ApacheRescueBrokers } from '../guest/rescue-brokers.ts';
-import { liveGuests, missing, type RescuePartition, stateOf } from '../guest/rescue-plan.ts';
+import { Rescue, type Rescued, RescueFailed } from '../guest/rescue/rescue.ts';
+import { ApacheRescueBrokers } from '../guest/rescue/rescue-brokers.ts';
+import { liveGuests, missing, type RescuePartition, stateOf } from '../guest/rescue/rescue-plan.ts';
 import { processRuntime } from './broker-process.ts';
 import { commandSecurity } from './client-config.ts';
 import { type GuestClusterOptions, withCluster } from './guest-cluster.ts';

@@ -16,7 +16,7 @@ import { MIRROR_STATE_TOPIC } from '../mirror/state-row.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
 import { type ConnectionSecurity, protocolCode } from '../protocol/connection-security.ts';
 import { apacheBrokers, guests } from './guest-brokers.ts';
-import { GuestStateStore } from './state-store.ts';
+import { GuestStateStore } from './state/state-store.ts';
 
 /** Who asks for metadata without being a broker. */
 const NOBODY = -1;

@@ -18,9 +18,9 @@ import {
   UnregisterBrokerRequest,
   UnregisterBrokerResponse,
 } from '../protocol/messages/64-unregister-broker.ts';
-import { listed } from './check.ts';
+import { listed } from './check/check.ts';
 import { GUEST_CONFIG, isGuest, isLive } from './guest-brokers.ts';
-import { type JobController, nameOf } from './job-ports.ts';
+import { type JobController, nameOf } from './jobs/job-ports.ts';
 
 const DELETE = 1;
 

@@ -18,8 +18,8 @@ import {
   IncrementalAlterConfigsResponse,
 } from '../protocol/messages/44-incremental-alter-configs.ts';
 import { GUEST_MAINTENANCE_CONFIG, guestFlag, guests, isGuest, isLive } from './guest-brokers.ts';
-import { type JobController, nameOf } from './job-ports.ts';
-import { isLocked } from './topic-settings.ts';
+import { type JobController, nameOf } from './jobs/job-ports.ts';
+import { isLocked } from './jobs/topic-settings.ts';
 
 const SET = 0;
 const DELETE = 1;

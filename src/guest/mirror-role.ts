@@ -16,8 +16,8 @@ import {
 } from '../mirror/producer-id-mapping.ts';
 import { parseMirrorSettings } from '../mirror/settings.ts';
 import { OpenTransactions } from '../protocol/messages/12792-remove-topics-from-mirror.ts';
-import type { JobStore } from './job-ports.ts';
-import { PeerMirrorState } from './peer-rows.ts';
+import type { JobStore } from './jobs/job-ports.ts';
+import { PeerMirrorState } from './state/peer-rows.ts';
 
 /** What a {@link GuestMirrorRole} looks at. */
 export interface GuestMirrorRoleOptions {

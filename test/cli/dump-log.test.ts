@@ -17,7 +17,7 @@ import {
   encodeJobs,
   encodeSettings,
   encodeTopic,
-} from '../../src/guest/catalog.ts';
+} from '../../src/guest/state/catalog.ts';
 import type { Disk } from '../../src/io/runtime.ts';
 import { encodeMetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
 import { encodeRow, encodeRowKey } from '../../src/mirror/state-row.ts';

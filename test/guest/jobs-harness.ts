@@ -5,6 +5,13 @@
  */
 import assert from 'node:assert/strict';
 import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
+import { Handover, type HandoverOptions } from '../../src/guest/jobs/handover.ts';
+import { GuestIsrRule } from '../../src/guest/jobs/isr-rule.ts';
+import { JobOwnership } from '../../src/guest/jobs/job-ownership.ts';
+import type { JobContext, JobController, JobStore } from '../../src/guest/jobs/job-ports.ts';
+import { GuestMirrorAdmin } from '../../src/guest/jobs/mirror-admin.ts';
+import { TopicRows } from '../../src/guest/jobs/topic-rows.ts';
+import type { DescribedConfig } from '../../src/guest/jobs/topic-settings.ts';
 import {
   type CatalogKey,
   decodeCatalogKey,
@@ -16,14 +23,7 @@ import {
   type MirrorJobsRow,
   type MirrorSettingsRow,
   type MirrorTopicRow,
-} from '../../src/guest/catalog.ts';
-import { Handover, type HandoverOptions } from '../../src/guest/handover.ts';
-import { GuestIsrRule } from '../../src/guest/isr-rule.ts';
-import { JobOwnership } from '../../src/guest/job-ownership.ts';
-import type { JobContext, JobController, JobStore } from '../../src/guest/job-ports.ts';
-import { GuestMirrorAdmin } from '../../src/guest/mirror-admin.ts';
-import { TopicRows } from '../../src/guest/topic-rows.ts';
-import type { DescribedConfig } from '../../src/guest/topic-settings.ts';
+} from '../../src/guest/state/catalog.ts';
 import {
   ConfigResourceType,
   type MetadataImage,

@@ -3,7 +3,7 @@
  */
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import type { JobController } from '../../src/guest/job-ports.ts';
+import type { JobController } from '../../src/guest/jobs/job-ports.ts';
 import { type LeavePlan, leave, planLeave } from '../../src/guest/leave.ts';
 import { ConfigResourceType } from '../../src/metadata/image.ts';
 import { ApiKey } from '../../src/protocol/api-keys.ts';

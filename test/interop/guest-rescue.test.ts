@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { processRuntime } from '../../src/cli/broker-process.ts';
 import { ClusterClient } from '../../src/guest/cluster-client.ts';
-import { abortOpenTransactions } from '../../src/guest/rescue-transactions.ts';
+import { abortOpenTransactions } from '../../src/guest/rescue/rescue-transactions.ts';
 import { ProduceRequest, ProduceResponse } from '../../src/protocol/messages/00-produce.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import type { KafkaCluster } from './apache-kafka.ts';

@@ -4,7 +4,7 @@
  * A cluster with an embedded controller keeps these facts in its metadata log; Apache Kafka's
  * controller refuses them, so a guest keeps them beside the partition rows (rules G12, G22, G23).
  * As with those, an int16 precedes either part: the key's record type, the value's version; a null
- * value is the deletion. Written and read by `guest/state-store.ts` alone.
+ * value is the deletion. Written and read by `guest/state/state-store.ts` alone.
  */
 import {
   array,
