@@ -55,8 +55,9 @@ async function live(logDir: string, incarnation: number): Promise<void> {
   });
   const added = { topicId, topicName, mirrorName, fullResync: false, numPartitions: 2 };
   await forward(controller, 12791, { topics: [added], validatedAtOffset: -1 });
-  const removed = { topicId, topicName };
-  await forward(controller, 12792, { mirrorName, topics: [removed], validatedAtOffset: -1 });
+  const topics = [{ topicId, topicName }];
+  const removal = { mirrorName, topics, validatedAtOffset: -1, openTransactions: 0 };
+  await forward(controller, 12792, removal);
   await forward(controller, 37, {
     topics: [{ name: topicName, count: 3, assignments: null }],
     timeoutMs: 0,
