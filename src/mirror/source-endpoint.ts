@@ -9,10 +9,15 @@
 import { type Uuid, ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { addressText } from '../protocol/connection-pool.ts';
-import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { errors } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
-import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
+import type { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
 import type { EncodableOf } from '../protocol/schema.ts';
+import {
+  exchangeFetch,
+  LARGEST_BATCH_BYTES,
+  SESSION_ERRORS,
+} from '../replication/fetch-exchange.ts';
 import { FetchSessionClient, type SessionFetch } from '../replication/fetch-session-client.ts';
 import type {
   EndpointEpochEnd,
@@ -33,8 +38,6 @@ import {
   sourceFailure,
 } from './source-client.ts';
 
-/** Beyond `mirror.fetch.response.max.bytes` a response may exceed its limit by one batch. */
-export const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
 /** What one partition is asked for at least; larger pieces leave the CPU caches (measured). */
 const NEAR_FETCH_BYTES = 1024 * 1024;
 /** What one partition is asked for per ms of round trip, so that distance does not cap it. */
@@ -43,12 +46,6 @@ const FETCH_BYTES_PER_ROUND_TRIP_MS = 256 * 1024;
 const LAST_VERSION_BY_NAME = 12;
 const READ_COMMITTED = 1;
 const NO_RECORDS = new Uint8Array(0);
-
-const SESSION_ERRORS: ReadonlySet<number> = new Set<ErrorCode>([
-  errors.FETCH_SESSION_ID_NOT_FOUND.code,
-  errors.INVALID_FETCH_SESSION_EPOCH.code,
-  errors.FETCH_SESSION_TOPIC_ID_ERROR.code,
-]);
 
 /** What a {@link SourceEndpoint} is made of. */
 export interface SourceEndpointOptions {
@@ -198,24 +195,10 @@ export class SourceEndpoint implements LeaderEndpoint {
     onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
   ): Promise<FetchOutcome> {
     const options = this.#byName ? { maxVersion: LAST_VERSION_BY_NAME } : {};
-    return new Promise((resolve, reject) => {
-      const request = this.#request(connection, fetch);
-      connection.exchange(FetchRequest, FetchResponse, request, options, (response) => {
-        if (response instanceof ConnectionError) {
-          reject(response);
-          return;
-        }
-        try {
-          const outcome = this.#closed ? this.#gone() : this.#take(response, onPartition);
-          if (response.throttleTimeMs <= 0) resolve(outcome);
-          // KIP-219: a client over its quota waits before it asks again (F2).
-          else this.#runtime.clock.setTimer(response.throttleTimeMs, () => resolve(outcome));
-        } catch (error) {
-          // Not into the socket, whose owner knows nothing of mirrors: `fetch` judges it.
-          reject(error);
-        }
-      });
-    });
+    const request = this.#request(connection, fetch);
+    return exchangeFetch(this.#runtime.clock, connection, request, options, (response) =>
+      this.#closed ? this.#gone() : this.#take(response, onPartition),
+    );
   }
 
   #gone(): FetchOutcome {

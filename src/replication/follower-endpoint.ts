@@ -11,9 +11,9 @@ import { ZERO_UUID } from '../base/uuid.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { addressText, type BrokerAddress, ConnectionPool } from '../protocol/connection-pool.ts';
 import type { ConnectionSecurity } from '../protocol/connection-security.ts';
-import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { errors } from '../protocol/errors.ts';
 import { ConnectionError, KafkaConnection } from '../protocol/kafka-connection.ts';
-import { FetchRequest, FetchResponse } from '../protocol/messages/01-fetch.ts';
+import { FetchRequest, type FetchResponse } from '../protocol/messages/01-fetch.ts';
 import { ListOffsetsRequest, ListOffsetsResponse } from '../protocol/messages/02-list-offsets.ts';
 import {
   OffsetForLeaderEpochRequest,
@@ -25,6 +25,7 @@ import {
 } from '../protocol/messages/61-describe-producers.ts';
 import type { EncodableOf } from '../protocol/schema.ts';
 import type { SnapshotEntry } from '../storage/producer-snapshot.ts';
+import { exchangeFetch, LARGEST_BATCH_BYTES, SESSION_ERRORS } from './fetch-exchange.ts';
 import { FetchSessionClient, type SessionFetch } from './fetch-session-client.ts';
 import type {
   EndpointEpochEnd,
@@ -48,17 +49,9 @@ export const REPLICA_FETCH_MAX_BYTES = 1024 * 1024;
 export const REPLICA_REQUEST_TIMEOUT_MS = 30_000;
 /** replica.socket.timeout.ms of dialling. */
 const CONNECT_TIMEOUT_MS = 10_000;
-/** Beyond its limit a response may hold one batch. */
-const LARGEST_BATCH_BYTES = 64 * 1024 * 1024;
 /** First version with broker epoch. */
 const FIRST_FETCH_VERSION = 15;
 const NO_RECORDS = new Uint8Array(0);
-
-const SESSION_ERRORS: ReadonlySet<number> = new Set<ErrorCode>([
-  errors.FETCH_SESSION_ID_NOT_FOUND.code,
-  errors.INVALID_FETCH_SESSION_EPOCH.code,
-  errors.FETCH_SESSION_TOPIC_ID_ERROR.code,
-]);
 
 /** Who follows. */
 export interface ReplicaIdentity {
@@ -201,23 +194,10 @@ export class ReplicaEndpoint implements FollowedLeader {
     fetch: SessionFetch,
     onPartition: (target: FetchTarget, fetched: FetchedPartition) => void,
   ): Promise<FetchOutcome> {
-    return new Promise((resolve, reject) => {
-      const request = this.#request(fetch);
-      connection.exchange(FetchRequest, FetchResponse, request, {}, (response) => {
-        if (response instanceof ConnectionError) {
-          reject(response);
-          return;
-        }
-        try {
-          const outcome = this.#closed ? CLOSED : this.#take(response, onPartition);
-          if (response.throttleTimeMs <= 0) resolve(outcome);
-          else this.#runtime.clock.setTimer(response.throttleTimeMs, () => resolve(outcome));
-        } catch (error) {
-          // Not into the socket, whose owner knows nothing of logs.
-          reject(error);
-        }
-      });
-    });
+    const request = this.#request(fetch);
+    return exchangeFetch(this.#runtime.clock, connection, request, {}, (response) =>
+      this.#closed ? CLOSED : this.#take(response, onPartition),
+    );
   }
 
   #take(
