@@ -11,7 +11,6 @@ import type { Runtime } from '../io/runtime.ts';
 import { errors } from '../protocol/errors.ts';
 import { SCRAM_HASHES, type ScramCredential, ScramError, ScramServer } from '../protocol/scram.ts';
 import type { ListenerSecurity } from './listener-security.ts';
-import { principalMapping } from './principal-mapping.ts';
 
 /** The name of a client that proved none. */
 export const ANONYMOUS = 'User:ANONYMOUS';
@@ -64,10 +63,9 @@ export class ClientSession {
   /** `peerSubject`: the name in the certificate that the client showed. */
   constructor(context: SessionContext, peerSubject: string | undefined) {
     this.#context = context;
-    const { sasl, principalRules } = context.security;
+    const { sasl, principalOf } = context.security;
     if (sasl !== undefined) return;
-    const name =
-      peerSubject === undefined ? undefined : principalMapping(principalRules)(peerSubject);
+    const name = peerSubject === undefined ? undefined : principalOf(peerSubject);
     if (peerSubject === undefined) this.#principal = ANONYMOUS;
     else if (name === undefined) this.#isOver = true;
     else this.#principal = `User:${name}`;

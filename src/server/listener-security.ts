@@ -20,14 +20,15 @@ import {
 import { parseJaas } from '../protocol/jaas.ts';
 import { type BrokerConfig, parseProtocolMap } from './broker-config.ts';
 import { parseList } from './config-definition.ts';
+import { principalMapping } from './principal-mapping.ts';
 
 /** How clients of one listener authenticate. */
 export interface ListenerSecurity {
   readonly protocol: SecurityProtocol;
   readonly tls?: TlsServerOptions;
   readonly sasl?: ListenerSasl;
-  /** `ssl.principal.mapping.rules`. */
-  readonly principalRules: string;
+  /** From the name in a certificate to the principal's; undefined: nobody is named so here. */
+  readonly principalOf: (subject: string) => string | undefined;
 }
 
 /** The SASL side of a listener. */
@@ -180,7 +181,7 @@ export function listenerSecurity(
   try {
     return {
       protocol,
-      principalRules: source.value('ssl.principal.mapping.rules') ?? 'DEFAULT',
+      principalOf: principalMapping(source.value('ssl.principal.mapping.rules') ?? 'DEFAULT'),
       ...(protocol.endsWith('SSL') ? { tls: tlsOf(config, source, listener, isSasl) } : {}),
       ...(isSasl ? { sasl: saslOf(config, source, listener) } : {}),
     };

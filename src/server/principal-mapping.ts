@@ -15,6 +15,14 @@ interface Rule {
 const PART = String.raw`((?:\\.|[^\\/])*)`;
 const ONE_RULE = new RegExp(`^(?:DEFAULT|RULE:${PART}/${PART}/([LU]?))(?=,|$)`);
 
+function expression(pattern: string): RegExp {
+  try {
+    return new RegExp(`^(?:${pattern})$`, 's');
+  } catch (error) {
+    throw new Error(`ssl.principal.mapping.rules: ${(error as Error).message}.`);
+  }
+}
+
 function parse(text: string): Rule[] {
   const rules: Rule[] = [];
   let rest = text.trim();
@@ -25,7 +33,7 @@ function parse(text: string): Rule[] {
     }
     const [all, pattern, replacement = '', letters = ''] = match;
     rules.push({
-      ...(pattern === undefined ? {} : { pattern: new RegExp(`^(?:${pattern})$`, 's') }),
+      ...(pattern === undefined ? {} : { pattern: expression(pattern) }),
       replacement,
       letters: letters as Rule['letters'],
     });

@@ -251,7 +251,9 @@ export class SocketServer {
   #accept(connection: Connection, listenerName: string, secured: SessionContext | undefined): void {
     const session = secured && new ClientSession(secured, connection.peerSubject);
     if (session?.isOver === true) {
-      // The rules make no principal of the name in its certificate.
+      const { remoteAddress: client, peerSubject: subject } = connection;
+      const fields = { listener: listenerName, client, subject };
+      this.#runtime.logger.info('ssl.principal.mapping.rules know no such client', fields);
       connection.close();
       return;
     }

@@ -27,7 +27,12 @@ const alice = authority.issue('alice', '/C=AT/O=Org\\, Ltd/OU=Ops/CN=alice');
 const mallory = stranger.issue('mallory', '/CN=alice');
 const elsewhere = authority.issue('elsewhere', '/CN=elsewhere', 'DNS:elsewhere.example');
 
-const network = nodeNetwork(silentLogger);
+/** What is said of clients that do not come in. */
+const said: { readonly message: string; readonly fields: object | undefined }[] = [];
+const network = nodeNetwork({
+  ...silentLogger,
+  info: (message, fields) => said.push({ message, fields }),
+});
 const TRUSTING: TlsClientOptions = { trusted: authority.certificate, checkHostName: true };
 const BYTES = 3 * 1024 * 1024;
 
@@ -131,6 +136,7 @@ test('A5: a client certificate gives its subject in the order of RFC 2253', asyn
 });
 
 test('without a certificate that must be shown there is no connection', async () => {
+  said.length = 0;
   for (const identity of [undefined, mallory]) {
     const { listener, accepted } = await listen({ clientAuth: 'required' });
     // In TLS 1.3 the client is through before the server has looked.
@@ -140,6 +146,18 @@ test('without a certificate that must be shown there is no connection', async ()
     assert.deepEqual(accepted, []);
     await listener.close();
   }
+  const client = '127.0.0.1';
+  const error = 'SELF_SIGNED_CERT_IN_CHAIN';
+  assert.deepEqual(said, [
+    {
+      message: 'TLS handshake of a client failed',
+      fields: { client, error: 'peer did not return a certificate' },
+    },
+    {
+      message: 'certificate of a client is not accepted',
+      fields: { error },
+    },
+  ]);
 });
 
 test('a certificate that is wished for may be missing, but not be wrong', async () => {

@@ -178,4 +178,5 @@ test('principals from certificates: rules in order, letters, and none that match
   assert.equal(principalMapping(`${rules},DEFAULT`)('O=Org'), 'O=Org');
   assert.equal(principalMapping('RULE:^(.*)$/$1/U')('cn=a'), 'CN=A');
   assert.throws(() => principalMapping('DEFAULT,RULE:broken'), /RULE:broken begins with no/);
+  assert.throws(() => principalMapping('RULE:^(CN/$1/'), /^Error: ssl.principal.mapping.rules: /);
 });

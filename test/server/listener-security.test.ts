@@ -60,7 +60,8 @@ test('a listener has its own settings before those of all', () => {
   assert.equal(outer.tls?.clientAuth, 'required');
   assert.equal(outer.sasl, undefined);
   const open = listenerSecurity(configOf(), disk, 'OPEN');
-  assert.deepEqual(open, { protocol: 'PLAINTEXT', principalRules: 'DEFAULT' });
+  assert.deepEqual(Object.keys(open).sort(), ['principalOf', 'protocol']);
+  assert.equal(open.principalOf('CN=a'), 'CN=a');
 });
 
 test('G35 brokers and controllers are reached as their listeners want it', () => {
@@ -84,6 +85,11 @@ test('A6 what is wrong stops the start, named, without a secret', () => {
     [{ 'listener.name.inner.plain.sasl.jaas.config': 'hunter2' }, 'INNER', /user_NAME/],
     [{ 'ssl.keystore.location': '/none.pem' }, 'OUTER', /Listener OUTER: .*no file \/none/],
     [{}, 'NOWHERE', /no protocol for listener NOWHERE/],
+    [
+      { 'ssl.principal.mapping.rules': 'RULE:' },
+      'OUTER',
+      /principal\.mapping\.rules: RULE: begins/,
+    ],
   ];
   for (const [changes, listener, message] of wrong) {
     assert.throws(

@@ -5,6 +5,7 @@
  * options say; one that fails to come up is an answer to who dialled, and nobody's connection at a
  * listener. Keys and certificates are PEM; nothing of them gets into a message.
  */
+import { X509Certificate } from 'node:crypto';
 import { isIP, type Server, type Socket } from 'node:net';
 import tls from 'node:tls';
 import type { Logger } from '../../base/logger.ts';
@@ -21,6 +22,8 @@ import { closeReason, NodeConnection } from './node-connection.ts';
 const ACCEPT_HANDSHAKE_MS = 10_000;
 /** The object identifier of e-mail addresses in names, for which RFC 2253 has no word. */
 const EMAIL_OID = '1.2.840.113549.1.9.1';
+/** What the log says, whatever is wrong with it. */
+const BAD_CERTIFICATE = 'certificate of a client is not accepted';
 const IA5_STRING = 0x16;
 const MAX_SHORT_LENGTH = 127;
 
@@ -53,10 +56,20 @@ export function distinguishedName(lines: string): string {
   return named.reverse().join(',');
 }
 
+/** The subject, as {@link distinguishedName}, of the first certificate in a PEM text. */
+export function certificateSubject(pem: string): string {
+  return distinguishedName(new X509Certificate(pem).subject);
+}
+
 function subjectOf(socket: tls.TLSSocket): string | undefined {
   const certificate = socket.getPeerX509Certificate();
   if (certificate === undefined || !socket.authorized) return undefined;
   return distinguishedName(certificate.subject);
+}
+
+/** What OpenSSL says beyond the place in its source, where it says something. */
+interface OpenSslError extends Error {
+  readonly reason?: string;
 }
 
 /** Makes a server whose connections are given to `onConnection` once they are secure. */
@@ -75,16 +88,21 @@ export function tlsServer(
     rejectUnauthorized: clientAuth === 'required',
     handshakeTimeout: ACCEPT_HANDSHAKE_MS,
   });
-  server.on('tlsClientError', (error, socket) => {
-    const { remoteAddress: client } = socket;
-    logger.info('TLS handshake of a client failed', { client, error: error.message });
+  server.on('tlsClientError', (error: OpenSslError, socket) => {
+    const { remoteAddress: client, authorizationError } = socket;
+    if (authorizationError) {
+      // Node has closed it, and does not tell any more whose it was.
+      logger.info(BAD_CERTIFICATE, { error: String(authorizationError) });
+      return;
+    }
+    const why = error.reason ?? error.message;
+    logger.info('TLS handshake of a client failed', { client, error: why });
   });
   server.on('secureConnection', (socket) => {
     const showsBad = socket.getPeerX509Certificate() !== undefined && !socket.authorized;
     if (clientAuth !== 'none' && showsBad) {
-      const { remoteAddress: client } = socket;
-      const error = String(socket.authorizationError);
-      logger.info('certificate of a client is not accepted', { client, error });
+      const { remoteAddress: client, authorizationError } = socket;
+      logger.info(BAD_CERTIFICATE, { client, error: String(authorizationError) });
       socket.destroy();
       return;
     }
