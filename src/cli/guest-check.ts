@@ -7,6 +7,7 @@
 import type { Check, CheckStatus } from '../guest/check/check.ts';
 import { checkCluster } from '../guest/check/check-cluster.ts';
 import { ANONYMOUS } from '../guest/check/check-rights.ts';
+import { certificateSubject } from '../io/node/node-tls.ts';
 import type { ConnectionSecurity } from '../protocol/connection-security.ts';
 import { processRuntime } from './broker-process.ts';
 import { commandSecurity } from './client-config.ts';
@@ -41,8 +42,15 @@ function counted(count: number, noun: string): string {
 
 /** As the cluster's ACLs name whoever connects so, unless the cluster maps names. */
 function principalOf(security: ConnectionSecurity | undefined): string {
-  const username = security?.sasl?.username;
-  return username === undefined ? ANONYMOUS : `User:${username}`;
+  if (security?.sasl !== undefined) return `User:${security.sasl.username}`;
+  const identity = security?.tls?.identity;
+  if (identity === undefined) return ANONYMOUS;
+  try {
+    return `User:${certificateSubject(identity.certificateChain)}`;
+  } catch (error) {
+    const message = (error as Error).message;
+    throw new CommandError(`The certificate of ssl.keystore cannot be read: ${message}`, 2);
+  }
 }
 
 /** Runs the command. */

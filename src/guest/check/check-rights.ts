@@ -230,7 +230,7 @@ function brokerRights(nodeId: number): readonly Right[] {
     },
     {
       name: 'READ on groups and topics',
-      purpose: 'copy the offsets of consumer groups',
+      purpose: 'copy the offsets of consumer groups, and compare topics that are taken back',
       grant: "--operation Read --operation Describe --group '*' --topic '*'",
       optional: true,
       attempt: async (connection) => {
@@ -259,6 +259,11 @@ export interface RightsQuestion {
   readonly acls: string;
 }
 
+/** As a shell takes it: names from certificates have spaces and more in them. */
+function quoted(word: string): string {
+  return /^[\w:.@%+=,/-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
 async function tryRight(
   right: Right,
   connection: KafkaConnection,
@@ -278,7 +283,7 @@ async function tryRight(
   }
   if (!DENIED.has(code)) return ok(name, `${principal} has it`, { principal });
   const found = `${principal} lacks it, so the guest cannot ${right.purpose}`;
-  const fix = `kafka-acls.sh ${acls} --add --allow-principal ${principal} ${right.grant}`;
+  const fix = `kafka-acls.sh ${acls} --add --allow-principal ${quoted(principal)} ${right.grant}`;
   const check = right.optional ? warning : problem;
   return check(name, found, fix, { principal, error: refusal(code) });
 }
@@ -330,12 +335,12 @@ async function checkWriters(question: RightsQuestion): Promise<Check> {
       permissionType === ALLOW && WRITING_OPERATIONS.has(operation) && !own.has(who),
   );
   if (others.length === 0) return ok(name, 'only the guests, and super users');
-  const [first] = others;
+  const named = quoted(others[0]?.principal ?? '');
   const found = listed(
     others.map((acl) => `${acl.principal} (${WRITING_OPERATIONS.get(acl.operation)})`),
   );
   const fix =
-    `Only guests may: kafka-acls.sh ${acls} --add --deny-principal ${first?.principal} ` +
+    `Only guests may: kafka-acls.sh ${acls} --add --deny-principal ${named} ` +
     `--operation Write --operation Delete --topic ${MIRROR_STATE_TOPIC}`;
   return problem(name, found, fix);
 }

@@ -7,7 +7,11 @@ import { describe, test } from 'node:test';
 import type { Check } from '../../../src/guest/check/check.ts';
 import { checkControllers } from '../../../src/guest/check/check-controllers.ts';
 import {
+  type ClusterFeatures,
   checkFeatures,
+  checkOldGuests,
+} from '../../../src/guest/check/check-features.ts';
+import {
   checkInternalTopics,
   checkMembers,
   checkMirrorState,
@@ -15,7 +19,8 @@ import {
   checkStrays,
 } from '../../../src/guest/check/check-image.ts';
 import { ANONYMOUS, checkRights } from '../../../src/guest/check/check-rights.ts';
-import type { MetadataImage } from '../../../src/metadata/image.ts';
+import { guestSupportedFeatures } from '../../../src/metadata/features.ts';
+import type { FeatureRange, MetadataImage } from '../../../src/metadata/image.ts';
 import { ConfigResourceType } from '../../../src/metadata/image.ts';
 import { codec } from '../../../src/protocol/codec.ts';
 import { encodeResponseFrame } from '../../../src/protocol/frame.ts';
@@ -31,6 +36,7 @@ import * as reassignApi from '../../../src/protocol/messages/45-alter-partition-
 import { AlterPartitionResponse } from '../../../src/protocol/messages/56-alter-partition.ts';
 import { DescribeClusterResponse } from '../../../src/protocol/messages/60-describe-cluster.ts';
 import type { EncodableOf, Message } from '../../../src/protocol/schema.ts';
+import { featuresUpTo } from '../../metadata/features-up-to.ts';
 import {
   broker,
   config,
@@ -55,10 +61,17 @@ function verdict(check: Check | undefined): string {
   return `${check?.status}: ${check?.found}`;
 }
 
+/** A cluster whose controllers support metadata.versions from 7 on. */
+function metadataVersion(level: number, max: number): ClusterFeatures {
+  return {
+    levels: new Map([['metadata.version', level]]),
+    supported: new Map([['metadata.version', { min: 7, max }]]),
+  };
+}
+
 describe('features (G3)', () => {
-  const levels = (max: number) => new Map([['metadata.version', { min: 7, max }]]);
   const only = (level: number, max: number): Check => {
-    const checks = checkFeatures(cluster(feature('metadata.version', level)), levels(max));
+    const checks = checkFeatures(metadataVersion(level, max), guestSupportedFeatures);
     const [check] = checks.filter(({ name }) => name === 'feature metadata.version');
     assert.ok(check !== undefined);
     return check;
@@ -81,14 +94,37 @@ describe('features (G3)', () => {
     const check = only(33, 36);
     assert.equal(check.status, 'warning');
     assert.match(String(check.fix), /refuses to upgrade to 34–36/);
+    assert.match(String(check.fix), /Upgrades to 33 or less go on with them/);
     assert.match(String(only(33, 34).fix), /refuses to upgrade to 34:/);
   });
 
   test('a level that a guest does not support keeps it out', () => {
-    assert.equal(only(34, 36).status, 'problem');
-    const unknown = cluster(feature('metadata.version', 29), feature('future.version', 1));
-    const check = checkFeatures(unknown, levels(29)).find(({ name }) => name.includes('future'));
-    assert.equal(verdict(check), 'problem: its level is 1; a guest supports 0');
+    const check = only(34, 36);
+    assert.equal(
+      verdict(check),
+      'problem: its level is 34; a guest supports 7–33, the controllers 7–36',
+    );
+    assert.match(String(check.fix), /use a twinlog that supports level 34 of metadata\.version/);
+    const { supported } = metadataVersion(29, 29);
+    const levels = new Map([['future.version', 1]]);
+    const checks = checkFeatures({ levels, supported }, guestSupportedFeatures);
+    const future = checks.find(({ name }) => name === 'feature future.version');
+    assert.equal(verdict(future), 'problem: its level is 1; a guest supports 0');
+  });
+
+  test('a guest of an older twinlog keeps features lower than this one would', () => {
+    const find = (features: readonly FeatureRange[], max: number): Check[] => {
+      const registered = cluster(broker(GUEST, { features }), guestFlag);
+      return checkOldGuests(registered, metadataVersion(29, max), guestSupportedFeatures);
+    };
+    assert.deepEqual(find(guestSupportedFeatures, 33), []);
+    assert.deepEqual(find(guestSupportedFeatures, 36), []);
+    assert.deepEqual(find(featuresUpTo(29), 29), []);
+    const [check, ...others] = find(featuresUpTo(29), 36);
+    assert.equal(verdict(check), 'warning: it supports only metadata.version 7–29');
+    assert.match(String(check?.fix), /refuses to upgrade metadata\.version to 30–33: before/);
+    assert.match(String(check?.fix), /twinlog guest leave --node-id 201/);
+    assert.deepEqual(others, []);
   });
 
   test('an old level in a new cluster is not what was tested', () => {
@@ -270,7 +306,7 @@ interface Errors {
 const NO_AUTHORIZER = { throttleTimeMs: 0, errorCode: 54, errorMessage: null, resources: [] };
 
 /** What is found of a cluster that answers these errors. */
-async function rights(wish: Errors): Promise<Map<string, Check>> {
+async function rights(wish: Errors, principal = 'User:guest'): Promise<Map<string, Check>> {
   const none = { throttleTimeMs: 0 };
   const configs = { errorCode: wish.configs ?? 102, errorMessage: null };
   const created = { name: 'x', topicId: id(1), errorMessage: null, configs: [] };
@@ -296,7 +332,7 @@ async function rights(wish: Errors): Promise<Map<string, Check>> {
     26: [EndTxnResponse, { ...none, errorCode: wish.transactionalId ?? 49 }],
     8: [OffsetCommitResponse, { ...none, topics: [{ name: 'x', partitions: [partition] }] }],
   } as unknown as Readonly<Record<number, Answer>>);
-  const question = { controller, broker: member, principal: 'User:guest', nodeId: GUEST };
+  const question = { controller, broker: member, principal, nodeId: GUEST };
   const checks = await checkRights({ ...question, acls: '--bootstrap-server h:1' });
   return new Map(checks.map((check) => [check.name, check]));
 }
@@ -338,6 +374,11 @@ describe('rights (G34)', () => {
     ]);
     const [first] = found.values();
     assert.match(String(first?.found), /^User:guest lacks it, so the guest cannot be a broker/);
+  });
+
+  test('a name from a certificate is printed as a shell takes it', async () => {
+    const [first] = (await rights({ clusterAction: 31 }, "User:CN=it's,O=A B")).values();
+    assert.match(String(first?.fix), /--allow-principal 'User:CN=it'\\''s,O=A B' --operation/);
   });
 
   test('G22: nobody but guests may write the mirror state', async () => {
