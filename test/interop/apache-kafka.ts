@@ -8,8 +8,9 @@
  * - A node keeps its ports and data over `stop`/`kill9` and `start`.
  * - "Started" means that the cluster answered a Metadata request naming all its brokers.
  * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
- * - With `security` brokers and controllers reach each other by SASL_SSL, and the standard
- *   authorizer is on; every broker keeps a PLAINTEXT listener, where tests are a super user.
+ * - With `security` brokers and controllers reach each other by SASL_SSL, or by SSL with
+ *   certificates on both sides, and the standard authorizer is on; every broker keeps a PLAINTEXT
+ *   listener, where tests are a super user.
  */
 import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
@@ -38,7 +39,9 @@ export interface ClusterSecurity {
   readonly keystore: string;
   /** File with the certificates to trust. */
   readonly truststore: string;
-  /** For PLAIN and SCRAM-SHA-512; `admin` is needed, the nodes are it. */
+  /** Default: SASL_SSL. With SSL everybody shows a certificate, that of the nodes says CN=node. */
+  readonly protocol?: 'SSL' | 'SASL_SSL';
+  /** For PLAIN and SCRAM-SHA-512; `admin` is needed, the nodes are it. Not for SSL. */
   readonly users: Readonly<Record<string, string>>;
 }
 
@@ -116,13 +119,20 @@ function baseProperties(brokers: number, jvm: JvmMode | undefined): Properties {
   return properties;
 }
 
-/** The listener SECURE for brokers and clients, CONTROLLER for controllers; both SASL_SSL. */
-function securityProperties({ keystore, truststore, users }: ClusterSecurity): Properties {
-  return {
+/** The listener SECURE is for brokers and clients, CONTROLLER for controllers. */
+function securityProperties(security: ClusterSecurity): Properties {
+  const { keystore, truststore, users } = security;
+  const common = {
     'ssl.keystore.type': 'PEM',
     'ssl.keystore.location': keystore,
     'ssl.truststore.type': 'PEM',
     'ssl.truststore.location': truststore,
+    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+    'super.users': 'User:admin;User:CN=node;User:ANONYMOUS',
+  };
+  if (security.protocol === 'SSL') return { ...common, 'ssl.client.auth': 'required' };
+  return {
+    ...common,
     'sasl.mechanism.inter.broker.protocol': 'PLAIN',
     'sasl.mechanism.controller.protocol': 'PLAIN',
     'listener.name.secure.sasl.enabled.mechanisms': 'PLAIN,SCRAM-SHA-512',
@@ -130,8 +140,6 @@ function securityProperties({ keystore, truststore, users }: ClusterSecurity): P
     'listener.name.secure.scram-sha-512.sasl.jaas.config': scramJaas('admin', users),
     'listener.name.controller.sasl.enabled.mechanisms': 'PLAIN',
     'listener.name.controller.plain.sasl.jaas.config': plainJaas('admin', users),
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'super.users': 'User:admin;User:ANONYMOUS',
   };
 }
 
@@ -147,7 +155,11 @@ interface NodePlan {
   readonly securePort: number | undefined;
 }
 
-function listenerProperties(node: NodePlan, quorum: string): Properties {
+function listenerProperties(
+  node: NodePlan,
+  quorum: string,
+  security: ClusterSecurity | undefined,
+): Properties {
   const listeners: string[] = [];
   const advertised: string[] = [];
   const add = (name: string, port: number, advertisedPort = port): void => {
@@ -158,8 +170,9 @@ function listenerProperties(node: NodePlan, quorum: string): Properties {
   if (node.proxied !== undefined) add('PROXIED', node.proxied.port, node.proxied.advertised);
   if (node.securePort !== undefined) add('SECURE', node.securePort);
   if (isController(node)) add('CONTROLLER', node.controllerPort);
-  const isSecured = node.securePort !== undefined;
-  const map = 'PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURE:SASL_SSL';
+  const secured = security?.protocol ?? 'SASL_SSL';
+  const map = `PLAINTEXT:PLAINTEXT,PROXIED:PLAINTEXT,SECURE:${secured}`;
+  const isSecured = security !== undefined;
   return {
     'process.roles': node.roles,
     'node.id': String(node.id),
@@ -167,7 +180,7 @@ function listenerProperties(node: NodePlan, quorum: string): Properties {
     'advertised.listeners': advertised.join(','),
     'controller.quorum.bootstrap.servers': quorum,
     'controller.listener.names': 'CONTROLLER',
-    'listener.security.protocol.map': `${map},CONTROLLER:${isSecured ? 'SASL_SSL' : 'PLAINTEXT'}`,
+    'listener.security.protocol.map': `${map},CONTROLLER:${isSecured ? secured : 'PLAINTEXT'}`,
     ...(node.roles.includes('broker')
       ? { 'inter.broker.listener.name': isSecured ? 'SECURE' : 'PLAINTEXT' }
       : {}),
@@ -401,7 +414,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
   const secured = options.security === undefined ? {} : securityProperties(options.security);
   const common = { ...base, ...secured, ...options.properties };
   const nodes = plans.map((plan) => {
-    const properties = { ...common, ...listenerProperties(plan, quorum) };
+    const properties = { ...common, ...listenerProperties(plan, quorum, options.security) };
     return new KafkaNode(plan, properties, directory, options);
   });
   const clusterId = randomId();
