@@ -17,6 +17,7 @@ import { type AskedPartition, type ReplicaAnswer, readReplicaLogs } from './resc
 import {
   abortOpenTransactions,
   type ClosedTransaction,
+  findOpenAt,
   findOpenTransactions,
   type OpenProducer,
 } from './rescue-transactions.ts';
@@ -46,6 +47,13 @@ export class ApacheRescueBrokers implements RescueBrokers {
 
   logs(id: number, asked: readonly AskedPartition[]): Promise<Map<string, ReplicaAnswer>> {
     return readReplicaLogs(this.#client, id, asked);
+  }
+
+  openAt(
+    id: number,
+    partitions: readonly PartitionName[],
+  ): Promise<ReadonlyMap<string, readonly OpenProducer[]>> {
+    return findOpenAt(this.#client, id, partitions);
   }
 
   open(

@@ -29,6 +29,14 @@ export interface LostPartition {
   readonly apache: readonly number[];
 }
 
+/** A transaction that is open in the log of the replica that is to lead. */
+export interface UndecidedTransaction {
+  readonly producerId: bigint;
+  /** The producer's id at the source; undefined: it came by another mirror. */
+  readonly sourceProducerId: bigint | undefined;
+  readonly firstOffset: number;
+}
+
 /** What is known of it, and who is to lead it. */
 export interface RescuePartition extends LostPartition {
   readonly logs: readonly ReplicaLog[];
@@ -36,6 +44,8 @@ export interface RescuePartition extends LostPartition {
   readonly silent: readonly { readonly brokerId: number; readonly why: string }[];
   /** Undefined: nobody can. */
   readonly leader: ReplicaLog | undefined;
+  /** Undefined: its leader has not told. */
+  readonly undecided?: readonly UndecidedTransaction[] | undefined;
 }
 
 /** Whether a topic's row is about this topic: one that was never made has no id in it yet. */
@@ -139,7 +149,8 @@ export function electionOrder({ partition, apache, leader }: RescuePartition): n
 }
 
 /** What may be missing, as sentences. */
-export function missing({ logs, silent, leader, row }: RescuePartition): string[] {
+export function missing(planned: RescuePartition): string[] {
+  const { logs, silent, leader, row, undecided } = planned;
   if (leader === undefined) {
     const all = silent.map(({ brokerId, why }) => `${brokerId}: ${why}`).join('; ');
     return [`nobody can lead it: none of its Apache replicas answers (${all})`];
@@ -148,6 +159,10 @@ export function missing({ logs, silent, leader, row }: RescuePartition): string[
   const sentences: string[] = [];
   const isOver = isSettled(row) && row !== undefined && settledEnd(row) === end;
   if (!isOver) sentences.push(`what the lost guest had mirrored from ${end} on, if anything`);
+  if (undecided === undefined) {
+    sentences.push(`broker ${leader.brokerId} does not tell which transactions will be aborted`);
+  }
+  sentences.push(...(undecided ?? []).map(abortSentence));
   const behind = logs.filter((log) => log.end < end).map((log) => `${log.brokerId} at ${log.end}`);
   if (behind.length > 0) sentences.push(`broker(s) ${behind.join(', ')} catch up from the leader`);
   const longer = logs.filter((log) => log.end > end);
@@ -161,6 +176,15 @@ export function missing({ logs, silent, leader, row }: RescuePartition): string[
     sentences.push(`broker ${brokerId} could not be asked (${why}); it may have more`);
   }
   return sentences;
+}
+
+function abortSentence(transaction: UndecidedTransaction): string {
+  const { producerId, sourceProducerId, firstOffset } = transaction;
+  const there = sourceProducerId === undefined ? '' : ` (${sourceProducerId} at the source)`;
+  return (
+    `the transaction of producer ${producerId}${there} from ${firstOffset} on is aborted: its ` +
+    'end had not been mirrored, whatever it was'
+  );
 }
 
 /** The state of a partition in words. */

@@ -18,7 +18,7 @@ import {
   DescribeProducersRequest,
   DescribeProducersResponse,
 } from '../../protocol/messages/61-describe-producers.ts';
-import type { ClusterClient } from '../cluster-client.ts';
+import { type ClusterClient, ClusterError } from '../cluster-client.ts';
 import { nameOf, type PartitionName } from '../jobs/job-ports.ts';
 import { byTopic } from '../jobs/reassignments.ts';
 
@@ -26,6 +26,8 @@ import { byTopic } from '../jobs/reassignments.ts';
 const FIRST_MAPPED_ID = 2n ** 40n;
 /** How long leaders are asked again, in ms. */
 const LEADER_BOUND_MS = 30_000;
+/** How long a broker is asked for a plan, in ms. */
+const ASK_BOUND_MS = 5_000;
 /** The version whose markers need no newer epoch than the transaction's. */
 const MARKERS_VERSION = 1;
 
@@ -43,6 +45,11 @@ export type OpenProducer = ReturnType<ClosedLog['activeProducers']>[number];
 type Producer =
   DescribeProducersResponse['topics'][number]['partitions'][number]['activeProducers'][number];
 
+function openProducer(producer: Producer): OpenProducer {
+  const { producerId, producerEpoch, currentTxnStartOffset } = producer;
+  return { producerId, producerEpoch, currentTxnFirstOffset: currentTxnStartOffset };
+}
+
 /** Finds them, by {@link nameOf}. Rejects with a `ClusterError`. */
 export async function findOpenTransactions(
   client: ClusterClient,
@@ -51,15 +58,29 @@ export async function findOpenTransactions(
   const found = new Map<string, readonly OpenProducer[]>();
   for (const [topic, list] of byTopic(partitions)) {
     for (const [partition, producers] of await openTransactions(client, topic, list)) {
-      const open = producers.map((each) => ({
-        producerId: each.producerId,
-        producerEpoch: each.producerEpoch,
-        currentTxnFirstOffset: each.currentTxnStartOffset,
-      }));
-      found.set(nameOf({ topic, partition }), open);
+      found.set(nameOf({ topic, partition }), producers.map(openProducer));
     }
   }
   return found;
+}
+
+/**
+ * Finds them in the log of one broker, whether it leads or follows, by {@link nameOf}: what it did
+ * not tell is not there.
+ */
+export async function findOpenAt(
+  client: ClusterClient,
+  id: number,
+  partitions: readonly PartitionName[],
+): Promise<Map<string, readonly OpenProducer[]>> {
+  try {
+    const answers = await openAt(client, id, partitions, ASK_BOUND_MS);
+    const told = answers.filter(({ errorCode }) => errorCode === errors.NONE.code);
+    return new Map(told.map((each) => [nameOf(each), each.value.map(openProducer)]));
+  } catch (error) {
+    if (error instanceof ClusterError) return new Map();
+    throw error;
+  }
 }
 
 /** Aborts them; what was aborted, by {@link nameOf}. Rejects with a `ClusterError`. */
@@ -92,31 +113,48 @@ function openTransactions(
   list: readonly PartitionName[],
 ): Promise<Map<number, Producer[]>> {
   const indexes = list.map(({ partition }) => partition);
-  return client.atLeaders(topic, indexes, LEADER_BOUND_MS, async (id, partitionIndexes) => {
-    const { topics } = await client.call(
-      { to: 'broker', id },
-      DescribeProducersRequest,
-      DescribeProducersResponse,
-      { topics: [{ name: topic, partitionIndexes: [...partitionIndexes] }] },
-    );
-    return new Map(
-      topics
-        .flatMap((each) => each.partitions)
-        .map(({ partitionIndex, errorCode, activeProducers }) => [
-          partitionIndex,
-          {
-            errorCode,
-            value: activeProducers
-              .filter(
-                ({ producerId, currentTxnStartOffset }) =>
-                  producerId >= FIRST_MAPPED_ID && currentTxnStartOffset >= 0,
-              )
-              // Their markers are listed, and have to come, in this order (G24a).
-              .sort((a, b) => a.currentTxnStartOffset - b.currentTxnStartOffset),
-          },
-        ]),
-    );
+  return client.atLeaders(topic, indexes, LEADER_BOUND_MS, async (id, partitions) => {
+    const asked = partitions.map((partition) => ({ topic, partition }));
+    const answers = await openAt(client, id, asked);
+    return new Map(answers.map(({ partition, ...answer }) => [partition, answer]));
   });
+}
+
+type OpenAnswer = PartitionName & { readonly errorCode: number; readonly value: Producer[] };
+
+/** The same as one broker's log has it. */
+async function openAt(
+  client: ClusterClient,
+  id: number,
+  partitions: readonly PartitionName[],
+  retryBoundMs = LEADER_BOUND_MS,
+): Promise<OpenAnswer[]> {
+  const { topics } = await client.call(
+    { to: 'broker', id },
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    {
+      topics: [...byTopic(partitions)].map(([name, list]) => ({
+        name,
+        partitionIndexes: list.map(({ partition }) => partition),
+      })),
+    },
+    { retryBoundMs },
+  );
+  return topics.flatMap(({ name: topic, partitions: answers }) =>
+    answers.map(({ partitionIndex: partition, errorCode, activeProducers }) => ({
+      topic,
+      partition,
+      errorCode,
+      value: activeProducers
+        .filter(
+          ({ producerId, currentTxnStartOffset }) =>
+            producerId >= FIRST_MAPPED_ID && currentTxnStartOffset >= 0,
+        )
+        // Their markers are listed, and have to come, in this order (G24a).
+        .sort((a, b) => a.currentTxnStartOffset - b.currentTxnStartOffset),
+    })),
+  );
 }
 
 async function abort(

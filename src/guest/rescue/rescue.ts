@@ -12,7 +12,7 @@
  *   written above it: a failback must know (G24a).
  */
 import type { Runtime } from '../../io/runtime.ts';
-import { ConfigResourceType, type MetadataImage } from '../../metadata/image.ts';
+import { ConfigResourceType, type MetadataImage, NO_LEADER } from '../../metadata/image.ts';
 import { guestSourceId } from '../../mirror/producer-id-mapping.ts';
 import type { MirrorStateRow, RowKey } from '../../mirror/state-row.ts';
 import { type MirrorEvent, step } from '../../mirror/states.ts';
@@ -86,6 +86,11 @@ export interface RescueBrokers {
     topic: string,
     epochs: ReadonlyMap<number, number>,
   ): Promise<ReadonlyMap<number, number>>;
+  /** What a mirror left open in the log of one broker, by {@link nameOf}; none where not told. */
+  openAt(
+    id: number,
+    partitions: readonly PartitionName[],
+  ): Promise<ReadonlyMap<string, readonly OpenProducer[]>>;
   /** What a mirror left open, by {@link nameOf}. */
   open(partitions: readonly PartitionName[]): Promise<ReadonlyMap<string, readonly OpenProducer[]>>;
   /** Aborts what a mirror left open; what that was, by {@link nameOf}. */
@@ -141,7 +146,7 @@ export class Rescue {
     const logs = await Promise.all(
       [...byBroker].map(([id, asked]) => this.#options.brokers.logs(id, asked)),
     );
-    return lost.map((each) => {
+    const planned = lost.map((each) => {
       const name = nameOfLost(each);
       const answers = logs.flatMap((log): ReplicaAnswer[] => {
         const answer = log.get(name);
@@ -149,6 +154,31 @@ export class Rescue {
       });
       return planPartition(image, each, answers);
     });
+    return await this.#withUndecided(planned);
+  }
+
+  /** With the transactions that are open in the logs of those who are to lead. */
+  async #withUndecided(planned: readonly RescuePartition[]): Promise<RescuePartition[]> {
+    const ids = new Set(planned.flatMap(({ leader }) => leader?.brokerId ?? []));
+    const answers = await Promise.all(
+      [...ids].map(async (id) => {
+        const asked = planned.filter(({ leader }) => leader?.brokerId === id);
+        return [id, await this.#options.brokers.openAt(id, asked.map(nameParts))] as const;
+      }),
+    );
+    const byLeader = new Map(answers);
+    return planned.map((each) => {
+      const open = byLeader.get(each.leader?.brokerId ?? NO_LEADER)?.get(nameOfLost(each));
+      const undecided = open?.map(({ producerId, currentTxnFirstOffset: firstOffset }) => {
+        const sourceProducerId = guestSourceId(this.#tagOf(each), producerId);
+        return { producerId, sourceProducerId, firstOffset };
+      });
+      return { ...each, undecided };
+    });
+  }
+
+  #tagOf({ mirror }: LostPartition): number {
+    return this.#context.store.settings(mirror)?.producerIdTag ?? 0;
   }
 
   #lost(): LostPartition[] {
@@ -327,9 +357,9 @@ export class Rescue {
   }
 
   /** Those with a marker, and those that get one: it will not lie below `end`. */
-  #closing({ mirror, row }: RescuePartition, end: number, open: readonly OpenProducer[]) {
-    const listed = { closedTransactions: [], closedAtSource: [], ...row };
-    const tag = this.#context.store.settings(mirror)?.producerIdTag ?? 0;
+  #closing(lost: RescuePartition, end: number, open: readonly OpenProducer[]) {
+    const listed = { closedTransactions: [], closedAtSource: [], ...lost.row };
+    const tag = this.#tagOf(lost);
     const log = { logEndOffset: end, activeProducers: () => open };
     const planned = planClosing(log, listed, (id) => guestSourceId(tag, id));
     return planned.map((each) => ({ ...each, markerOffset: Math.min(each.markerOffset, end) }));

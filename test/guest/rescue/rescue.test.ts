@@ -76,6 +76,8 @@ class TestBrokers implements RescueBrokers {
   readonly #cluster: TestCluster;
   readonly #open = new Set(['t-1']);
   silent: readonly number[] = [];
+  /** Brokers that do not tell which transactions are open. */
+  untold: readonly number[] = [];
 
   constructor(cluster: TestCluster) {
     this.#cluster = cluster;
@@ -92,6 +94,11 @@ class TestBrokers implements RescueBrokers {
   async epochEnds(_topic: string, epochs: ReadonlyMap<number, number>) {
     await Promise.resolve();
     return new Map([...epochs.keys()].map((partition) => [partition, END]));
+  }
+
+  async openAt(id: number, partitions: Parameters<RescueBrokers['open']>[0]) {
+    const open = await this.open(partitions);
+    return this.untold.includes(id) ? new Map<never, never>() : open;
   }
 
   async open(partitions: Parameters<RescueBrokers['open']>[0]) {
@@ -326,6 +333,18 @@ describe('whose log is taken', () => {
       'broker(s) 1 at 40 catch up from the leader',
       'broker 3 drops 55 to 89: it has them from epoch 4, the leader is in 5',
     ]);
+    const second = (await work.plan())[1];
+    assert.ok(second !== undefined);
+    assert.equal(
+      missing(second)[1],
+      `the transaction of producer ${OPEN.producerId} (1 at the source) from 50 on is aborted: ` +
+        'its end had not been mirrored, whatever it was',
+    );
+    const brokers = new TestBrokers(cluster);
+    brokers.untold = [2];
+    const [unknown] = await rescue(cluster, brokers).plan();
+    assert.ok(unknown !== undefined);
+    assert.match(String(missing(unknown)[1]), /broker 2 does not tell which transactions will be/);
     const store = cluster.storeOf(GUEST);
     assert.equal(lostPartitions(cluster.image, store, ['other']).length, 0);
     assert.equal(lostPartitions(cluster.image, store, [MIRROR]).length, 2);
