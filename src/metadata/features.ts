@@ -26,6 +26,9 @@ export const supportedFeatures: readonly FeatureRange[] = [
   { name: MIRROR_FEATURE, minSupportedVersion: 0, maxSupportedVersion: MIRROR_VERSION },
 ];
 
+/** Of a feature that is not in a list of ranges. */
+const UNSUPPORTED = { minSupportedVersion: 0, maxSupportedVersion: 0 } as const;
+
 /** Newest metadata.version whose records are understood: that of Apache Kafka 4.4. */
 const MAX_GUEST_METADATA_VERSION = 33;
 
@@ -47,6 +50,23 @@ export const guestSupportedFeatures: readonly FeatureRange[] = [
   minSupportedVersion,
   maxSupportedVersion,
 }));
+
+/** Why a cluster's levels keep out who has these ranges (rule G3), as a sentence for people. */
+export function featureProblem(
+  levels: ReadonlyMap<string, number>,
+  ranges: readonly FeatureRange[],
+): string | undefined {
+  const own = new Map(ranges.map((range) => [range.name, range]));
+  for (const [name, level] of levels) {
+    const { minSupportedVersion: min, maxSupportedVersion: max } = own.get(name) ?? UNSUPPORTED;
+    if (level === 0 || (level >= min && level <= max)) continue;
+    return (
+      `${name} of the cluster is ${level}, and this twinlog supports ${min} to ${max}: ` +
+      'use a twinlog that supports this level (twinlog guest check looks at every feature).'
+    );
+  }
+  return undefined;
+}
 
 /** The first records of a new cluster; metadata.version comes first, as Apache Kafka requires. */
 export function bootstrapRecords(): MetadataRecord[] {

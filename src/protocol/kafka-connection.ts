@@ -170,6 +170,11 @@ export class KafkaConnection {
     return this.#features.get(name) ?? 0;
   }
 
+  /** All of them that are not 0, as they were then. */
+  get featureLevels(): ReadonlyMap<string, number> {
+    return this.#features;
+  }
+
   /** What the other side listed in ApiVersions, by API key. */
   get apis(): ReadonlyMap<number, ApiRange> {
     return this.#apis;

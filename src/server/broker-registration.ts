@@ -323,7 +323,10 @@ function registrationProblem(errorCode: number, options: RegistrationOptions): s
       const ranges = features.map(
         (each) => `${each.name} ${each.minSupportedVersion} to ${each.maxSupportedVersion}`,
       );
-      return `a feature of the cluster has a level that is not known here: ${ranges.join(', ')}`;
+      return (
+        `a feature of the cluster has a level that is not known here (${ranges.join(', ')}): ` +
+        'use a twinlog that supports it'
+      );
     }
     case errors.INCONSISTENT_CLUSTER_ID.code:
       return `the data directory is of cluster ${clusterId}, the controllers are of another one`;

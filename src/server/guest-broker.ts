@@ -27,8 +27,8 @@ import { GuestMirrorRole } from '../guest/mirror-role.ts';
 import { MirrorStateStart } from '../guest/state/state-start.ts';
 import { GuestStateStore } from '../guest/state/state-store.ts';
 import type { Runtime } from '../io/runtime.ts';
-import { guestSupportedFeatures } from '../metadata/features.ts';
-import { ConfigResourceType, type MetadataImage } from '../metadata/image.ts';
+import { featureProblem, guestSupportedFeatures } from '../metadata/features.ts';
+import { ConfigResourceType, type FeatureRange, type MetadataImage } from '../metadata/image.ts';
 import { RemoteController } from '../metadata/quorum/remote-controller.ts';
 import { MirrorFailure } from '../mirror/causes.ts';
 import { MirrorPartitionStates } from '../mirror/partition-states.ts';
@@ -81,6 +81,12 @@ import {
 const METADATA_TOPIC = '__cluster_metadata';
 const SET = 0;
 
+/** How a guest is started. */
+export interface GuestOptions extends BrokerOptions {
+  /** What it tells the controller that it supports; by default all that it does. */
+  readonly features?: readonly FeatureRange[];
+}
+
 /** What is known before the guest registers. */
 interface GuestFoundation {
   readonly runtime: Runtime;
@@ -93,6 +99,7 @@ interface GuestFoundation {
   readonly states: MirrorPartitionStates;
   readonly controller: RemoteController;
   readonly controllerApis: ReadonlyMap<number, ApiRange>;
+  readonly features: readonly FeatureRange[];
   /** How connections to the brokers of the cluster are secured; undefined: not at all. */
   readonly security: ConnectionSecurity | undefined;
   /** As read before the registration. */
@@ -253,7 +260,7 @@ class GuestAssembly {
       groupOffsets: this.#groupOffsets,
       listedApis: guestApisWith(apis),
       services: {
-        supportedFeatures: guestSupportedFeatures,
+        supportedFeatures: this.#foundation.features,
         authorizer: configuredAuthorizer(config, () => this.image.security.acls),
         askForTopics: (names) => questions.askForTopics(names),
         askForCoordinator: (keyType, key) => questions.askForCoordinator(keyType, key),
@@ -298,7 +305,7 @@ class GuestAssembly {
 
   #register(advertised: readonly RegisteredListener[]): BrokerRegistration {
     const { runtime, config, brokerId, clusterId, controller } = this.#foundation;
-    const { identity, identityFile } = this.#foundation;
+    const { features, identity, identityFile } = this.#foundation;
     return new BrokerRegistration(runtime, controller, {
       brokerId,
       clusterId,
@@ -307,7 +314,7 @@ class GuestAssembly {
       rack: config.value('broker.rack'),
       listeners: advertised,
       appliedOffset: () => this.parts.services.metadata.image.offset,
-      features: guestSupportedFeatures,
+      features,
       previousBrokerEpoch: identity.brokerEpoch,
       cordonedLogDirs: () =>
         this.#heartbeatVersion < CORDON_HEARTBEAT_VERSION ? null : this.#cordon.cordonedLogDirs(),
@@ -400,7 +407,7 @@ function controllerAddresses(config: BrokerConfig): HostPort[] {
 /** Looks at the cluster, and settles who this guest is to it. */
 async function found(
   runtime: Runtime,
-  { config, onFatal }: BrokerOptions,
+  { config, onFatal, features = guestSupportedFeatures }: GuestOptions,
   bootId: string,
   logs: Pick<GuestFoundation, 'logManager' | 'states'>,
   refence: () => Promise<void>,
@@ -421,6 +428,9 @@ async function found(
   });
   try {
     const clusterId = await controller.clusterId();
+    // Before the metadata is read: that of a later level may not be understood.
+    const unsupported = featureProblem(await controller.featureLevels(), features);
+    if (unsupported !== undefined) throw new Error(unsupported);
     const firstImage = await controller.readImage();
     const controllerApis = await controller.apis();
     const problem = nodeIdProblem(firstImage, controller.controllerIds, opened);
@@ -432,7 +442,7 @@ async function found(
       registration: firstImage.brokers.get(brokerId),
     });
     const known = { runtime, config, brokerId, clusterId, identity, identityFile, firstImage };
-    return { ...known, ...logs, controller, controllerApis, security };
+    return { ...known, ...logs, controller, controllerApis, features, security };
   } catch (error) {
     controller.close();
     throw error;
@@ -478,7 +488,7 @@ async function serve(foundation: GuestFoundation, assembly: GuestAssembly): Prom
  */
 export async function startGuest(
   runtime: Runtime,
-  options: BrokerOptions,
+  options: GuestOptions,
   bootId: string,
 ): Promise<Broker> {
   const states = new MirrorPartitionStates();

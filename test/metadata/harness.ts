@@ -13,7 +13,7 @@ import {
   EmbeddedController,
   type EmbeddedControllerOptions,
 } from '../../src/metadata/embedded-controller.ts';
-import { emptyImage, type MetadataImage } from '../../src/metadata/image.ts';
+import { emptyImage, type FeatureRange, type MetadataImage } from '../../src/metadata/image.ts';
 import { applyRecords } from '../../src/metadata/image-delta.ts';
 import type { MetadataLogStorage } from '../../src/metadata/metadata-log.ts';
 import { type MetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
@@ -262,6 +262,7 @@ export function imageOf(records: readonly MetadataRecord[], from?: MetadataImage
 }
 
 export interface BrokerWish {
+  readonly features?: readonly FeatureRange[];
   readonly fenced?: boolean;
   readonly rack?: string;
   readonly stopping?: boolean;
@@ -274,7 +275,7 @@ export function broker(brokerId: number, wish: BrokerWish = {}): MetadataRecord 
     incarnationId: id(1000 + brokerId),
     brokerEpoch: 100 + brokerId,
     endPoints: [{ name: 'PLAINTEXT', host: 'localhost', port: 9092, securityProtocol: 0 }],
-    features: [],
+    features: [...(wish.features ?? [])],
     rack: wish.rack ?? null,
     fenced: wish.fenced ?? false,
     inControlledShutdown: wish.stopping ?? false,

@@ -8,7 +8,8 @@
  */
 import { ZERO_UUID } from '../../base/uuid.ts';
 import type { Runtime } from '../../io/runtime.ts';
-import type { MetadataImage } from '../../metadata/image.ts';
+import { guestSupportedFeatures, METADATA_VERSION_FEATURE } from '../../metadata/features.ts';
+import type { FeatureRange, MetadataImage } from '../../metadata/image.ts';
 import type { HostPort } from '../../metadata/quorum/probe.ts';
 import { isPassing } from '../../metadata/quorum/quorum-client.ts';
 import { RemoteController } from '../../metadata/quorum/remote-controller.ts';
@@ -22,8 +23,8 @@ import {
   checkControllers,
   connectForCheck,
 } from './check-controllers.ts';
+import { checkFeatures, checkOldGuests } from './check-features.ts';
 import {
-  checkFeatures,
   checkInternalTopics,
   checkMembers,
   checkMirrorState,
@@ -43,6 +44,8 @@ export interface CheckOptions {
   readonly listener: string;
   /** As the cluster's ACLs name the guest. */
   readonly principal: string;
+  /** What the guest would support; by default what this twinlog does. */
+  readonly features?: readonly FeatureRange[];
   /** Told of each check as soon as it is made. */
   readonly onCheck: (check: Check) => void;
 }
@@ -60,10 +63,29 @@ export async function checkCluster(machine: Runtime, options: CheckOptions): Pro
   tell(checks);
   if (denied !== undefined) tell(await rights(runtime, denied, undefined, options));
   if (found?.active === undefined) return;
-  const image = await readMetadata(runtime, found);
-  if ('status' in image) tell([image]);
-  const broker = 'status' in image ? undefined : await lookAt(runtime, image, found, options, tell);
+  const features = checkFeatures(found, options.features ?? guestSupportedFeatures);
+  tell(features);
+  const broker = isTooNew(features) ? undefined : await readAndLook(runtime, found, options, tell);
   tell(await rights(runtime, found.active, broker, options));
+}
+
+/** Then records may be of versions that nobody here can read. */
+function isTooNew(features: readonly Check[]): boolean {
+  const name = `feature ${METADATA_VERSION_FEATURE}`;
+  return features.some((check) => check.name === name && check.status === 'problem');
+}
+
+/** What the metadata tells, if it can be read; answers a broker that can be asked more. */
+async function readAndLook(
+  runtime: SecuredRuntime,
+  found: ControllersFound,
+  options: CheckOptions,
+  tell: (checks: readonly Check[]) => void,
+): Promise<HostPort | undefined> {
+  const image = await readMetadata(runtime, found);
+  if (!('status' in image)) return await lookAt(runtime, image, found, options, tell);
+  tell([image]);
+  return undefined;
 }
 
 /** The metadata, or why it cannot be read. */
@@ -98,11 +120,11 @@ async function lookAt(
   runtime: SecuredRuntime,
   image: MetadataImage,
   { controllers, supported, apiVersions }: ControllersFound,
-  { nodeId, listener }: CheckOptions,
+  { nodeId, listener, features = guestSupportedFeatures }: CheckOptions,
   tell: (checks: readonly Check[]) => void,
 ): Promise<HostPort | undefined> {
   const controllerIds = controllers.map((controller) => controller.nodeId);
-  tell(checkFeatures(image, supported));
+  tell(checkOldGuests(image, { supported }, features));
   tell([checkMembers(image), checkNodeId(image, controllerIds, nodeId)]);
   const { checks, reachable } = await checkInterBroker(runtime, image, listener);
   tell(checks);

@@ -54,6 +54,8 @@ export interface ControllersFound {
   readonly controllers: readonly ControllerAddress[];
   /** Undefined while there is none. */
   readonly active: ControllerAddress | undefined;
+  /** The cluster's level of each feature that is not 0, as the active controller has it. */
+  readonly levels: ReadonlyMap<string, number>;
   /** What the controllers that were asked all support, by feature. */
   readonly supported: ReadonlyMap<string, FeatureLevels>;
   /** Highest versions that the active controller serves, by API key. */
@@ -65,6 +67,7 @@ interface Answer {
   readonly clusterId: string;
   readonly controllers: readonly ControllerAddress[];
   readonly activeId: number;
+  readonly levels: ReadonlyMap<string, number>;
   readonly supported: ReadonlyMap<string, FeatureLevels>;
   readonly apiVersions: ReadonlyMap<number, number>;
 }
@@ -168,6 +171,7 @@ async function question(name: string, connection: KafkaConnection): Promise<Repl
       port,
     })),
     activeId: cluster.controllerId,
+    levels: connection.featureLevels,
     supported,
     apiVersions: new Map([...apis].map(([key, { maxVersion }]) => [key, maxVersion])),
   };
@@ -248,6 +252,7 @@ export async function checkControllers(
     clusterId: first.clusterId,
     controllers: first.controllers,
     active,
+    levels: activeAnswer.levels,
     supported: common(own),
     apiVersions: activeAnswer.apiVersions,
   };

@@ -1,21 +1,18 @@
 /**
  * What the cluster's metadata says about whether a guest can join it, and what it needs before.
  *
- * Pure: the second step of `twinlog guest check`, made from the metadata image and from what the
- * controllers support. Rules G3 (features), G7 and G8 (strays, internal topics), G11 (node id), G22
- * (where the mirror state is).
+ * Pure: a step of `twinlog guest check`, made from the metadata image and from what the controllers
+ * serve. Rules G7 and G8 (strays, internal topics), G11 (node id), G22 (where the mirror state is).
  */
-import { guestSupportedFeatures, METADATA_VERSION_FEATURE } from '../../metadata/features.ts';
+import { METADATA_VERSION_FEATURE } from '../../metadata/features.ts';
 import { ConfigResourceType, type MetadataImage, type TopicImage } from '../../metadata/image.ts';
 import { MIRROR_STATE_TOPIC } from '../../mirror/state-row.ts';
 import { BrokerHeartbeatRequest } from '../../protocol/messages/63-broker-heartbeat.ts';
 import { apacheBrokers, isGuest, isLive } from '../guest-brokers.ts';
 import { CORDON_HEARTBEAT_VERSION, CORDON_METADATA_VERSION } from '../jobs/cordon.ts';
 import { type Check, listed, ok, problem, warning } from './check.ts';
-import { type FeatureLevels, TOO_OLD_METADATA_VERSION } from './check-controllers.ts';
 
 const SHARE_FEATURE = 'share.version';
-const NO_LEVELS: FeatureLevels = { min: 0, max: 0 };
 /** Replicas, and of them in sync, that keep the mirror state through the loss of a broker. */
 const SAFE_REPLICAS = 3;
 const SAFE_IN_SYNC = 2;
@@ -26,69 +23,6 @@ const INTERNAL_TOPICS: readonly (readonly [topic: string, command: string])[] = 
   ['__transaction_state', 'kafka-transactions.sh SERVER describe --transactional-id any'],
   ['__share_group_state', 'kafka-console-share-consumer.sh SERVER --topic any --timeout-ms 5000'],
 ];
-
-// --- features (G3) ----------------------------------------------------------------------------
-
-function range({ min, max }: FeatureLevels): string {
-  return min === max ? String(min) : `${min}–${max}`;
-}
-
-/** One check per feature: its level now, and the levels that a guest would keep it from. */
-export function checkFeatures(
-  image: MetadataImage,
-  supported: ReadonlyMap<string, FeatureLevels>,
-): Check[] {
-  const own = new Map(
-    guestSupportedFeatures.map(({ name, minSupportedVersion, maxSupportedVersion }) => [
-      name,
-      { min: minSupportedVersion, max: maxSupportedVersion },
-    ]),
-  );
-  const names = new Set([...own.keys(), ...supported.keys(), ...image.features.keys()]);
-  return [...names]
-    .filter((name) => (image.features.get(name) ?? 0) > 0 || supported.has(name))
-    .sort()
-    .map((name) =>
-      checkFeature(name, {
-        level: image.features.get(name) ?? 0,
-        guest: own.get(name) ?? NO_LEVELS,
-        controllers: supported.get(name),
-      }),
-    );
-}
-
-function checkFeature(
-  feature: string,
-  data: {
-    readonly level: number;
-    readonly guest: FeatureLevels;
-    readonly controllers: FeatureLevels | undefined;
-  },
-): Check {
-  const { level, guest, controllers } = data;
-  const name = `feature ${feature}`;
-  const theirs = controllers === undefined ? '' : `, the controllers ${range(controllers)}`;
-  const found = `its level is ${level}; a guest supports ${range(guest)}${theirs}`;
-  if (level > 0 && (level < guest.min || level > guest.max)) {
-    const fix = 'The controller would refuse the guest: use a twinlog that supports this level.';
-    return problem(name, found, fix, data);
-  }
-  const next = Math.max(guest.max, level) + 1;
-  if (controllers !== undefined && controllers.max >= next) {
-    const levels = range({ min: next, max: controllers.max });
-    const fix =
-      `While a guest is in, the controller refuses to upgrade to ${levels}: before such an ` +
-      'upgrade use a twinlog that supports it, or let the guests leave (twinlog guest leave).';
-    return warning(name, found, fix, data);
-  }
-  if (feature === METADATA_VERSION_FEATURE && level <= TOO_OLD_METADATA_VERSION) {
-    const fix =
-      'Guests are tested with the levels of Apache Kafka 4.1 and later: upgrade it with ' +
-      'kafka-features.sh when all brokers run 4.1.';
-    return warning(name, found, fix, data);
-  }
-  return ok(name, found, data);
-}
 
 // --- node id (G11) ----------------------------------------------------------------------------
 

@@ -147,6 +147,15 @@ export class RemoteController implements ControllerPort {
     });
   }
 
+  /** The cluster's feature levels when the active controller was first asked for something. */
+  async featureLevels(): Promise<ReadonlyMap<string, number>> {
+    const client = this.#client;
+    return await client.retry(undefined, async () => {
+      const { connection } = await client.connect('requests');
+      return connection.featureLevels;
+    });
+  }
+
   /** Stops following the metadata and ends all connections. */
   close(): void {
     this.#client.close();
