@@ -7,7 +7,7 @@ import { after, test } from 'node:test';
 import { type KafkaCluster, startKafka } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
-import { GUEST_ID, guestCommand, startGuest } from './guest.ts';
+import { GUEST_ID, guestChecks, startGuest } from './guest.ts';
 import { memberIds, placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { until } from './mirror-watch.ts';
@@ -29,12 +29,9 @@ after(async () => {
   await started.cluster?.destroy();
 });
 
-/** What the check says, by its name. */
+/** What the check found, by what it looked at. */
 async function found(cluster: KafkaCluster, name: string): Promise<string> {
-  const text = await guestCommand(cluster, 'check', '--json').catch((e: Error) => e.message);
-  const lines = text.split('\n').filter((line) => line.startsWith('{'));
-  const checks = lines.map((line) => JSON.parse(line) as { check?: string; found?: string });
-  return checks.find(({ check }) => check === name)?.found ?? `nothing about ${name}`;
+  return (await guestChecks(cluster)).get(name)?.found ?? `nothing about ${name}`;
 }
 
 test('G3 G7: an upgrade of metadata.version with a guest in', { skip }, async () => {

@@ -19,6 +19,8 @@ export interface GuestOptions {
   /** Of the PLAINTEXT listener; a free one by default. */
   readonly port?: number;
   readonly settings?: Readonly<Record<string, string>>;
+  /** What runs the guest: a program that takes what twinlog takes; twinlog itself by default. */
+  readonly program?: string;
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
 }
 
@@ -47,4 +49,24 @@ export async function startGuest(options: GuestOptions): Promise<TwinlogBroker> 
 export function guestCommand(cluster: KafkaCluster, ...args: readonly string[]): Promise<string> {
   const where = ['--bootstrap-controller', cluster.controllerBootstrap];
   return twinlogCommand('guest', ...args, ...where);
+}
+
+/** A line of `guest check`. */
+export interface CheckLine {
+  readonly status: string;
+  readonly found: string;
+  readonly fix?: string;
+}
+
+/** What `guest check` says, by what was looked at; that it fails is part of the result. */
+export async function guestChecks(
+  cluster: KafkaCluster,
+  ...args: readonly string[]
+): Promise<ReadonlyMap<string, CheckLine>> {
+  const text = await guestCommand(cluster, 'check', '--json', ...args).catch(
+    (error: Error) => error.message,
+  );
+  const lines = text.split('\n').filter((line) => line.startsWith('{'));
+  const values = lines.map((line) => JSON.parse(line) as CheckLine & { readonly check?: string });
+  return new Map(values.flatMap((value) => (value.check ? [[value.check, value] as const] : [])));
 }

@@ -51,6 +51,8 @@ export interface TwinlogOptions {
   readonly logLevel?: 'debug' | 'info' | 'warn' | 'error';
   /** The command that runs a broker, and its own options; `serve` by default. */
   readonly command?: readonly string[];
+  /** A program of the tests that runs a broker with these options; twinlog itself by default. */
+  readonly program?: string;
   /** A command and its arguments that become twinlog (`nsenter …`); they must keep the pid. */
   readonly wrapper?: readonly string[];
 }
@@ -66,6 +68,7 @@ export class TwinlogBroker {
   readonly #settings: readonly string[];
   readonly #logLevel: string;
   readonly #command: readonly string[];
+  readonly #program: string;
   readonly #wrapper: readonly string[];
   #process: ManagedProcess | undefined;
 
@@ -78,6 +81,7 @@ export class TwinlogBroker {
     this.#settings = settings.flatMap(([key, value]) => ['--set', `${key}=${value}`]);
     this.#logLevel = options.logLevel ?? 'info';
     this.#command = options.command ?? ['serve'];
+    this.#program = options.program ?? MAIN;
     this.#wrapper = options.wrapper ?? [];
   }
 
@@ -104,7 +108,7 @@ export class TwinlogBroker {
     if (this.isRunning) throw new Error(`${this.name} is already running`);
     const place = ['--data', this.dataDir, '--listen', this.bootstrap];
     const args = [
-      MAIN,
+      this.#program,
       ...this.#command,
       ...place,
       '--log-level',
