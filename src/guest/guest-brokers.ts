@@ -20,6 +20,9 @@ export const GUEST_CONFIG = 'twinlog.guest';
 /** The BROKER config of a guest in whose partitions Apache followers stay in sync (G19). */
 export const GUEST_MAINTENANCE_CONFIG = 'twinlog.guest.maintenance';
 
+/** The BROKER config of a guest that asks all guests to lift their cordons (G7). */
+export const GUEST_UNCORDON_CONFIG = 'twinlog.guest.uncordon';
+
 /** Whether a BROKER config that only guests have is `true`. */
 export function guestFlag(image: MetadataImage, brokerId: number, name: string): boolean {
   return image.configs(ConfigResourceType.BROKER, String(brokerId)).get(name) === 'true';
@@ -49,6 +52,11 @@ export function apacheBrokers(image: MetadataImage): BrokerRegistrationImage[] {
 /** Whether the broker is registered, unfenced and not shutting down. */
 export function isLive(image: MetadataImage, brokerId: number): boolean {
   return isActive(image.brokers.get(brokerId));
+}
+
+/** The other guests that are live, by id. */
+export function otherLiveGuests(image: MetadataImage, brokerId: number): number[] {
+  return guests(image).flatMap(({ id }) => (id !== brokerId && isLive(image, id) ? [id] : []));
 }
 
 /** Where the stride over the brokers starts for a topic: differs from topic to topic. */

@@ -12,17 +12,10 @@ import {
   NO_LEADER,
   type TopicImage,
 } from '../metadata/image.ts';
-import { errorName, errors } from '../protocol/errors.ts';
-import {
-  IncrementalAlterConfigsRequest,
-  IncrementalAlterConfigsResponse,
-} from '../protocol/messages/44-incremental-alter-configs.ts';
 import { GUEST_MAINTENANCE_CONFIG, guestFlag, guests, isGuest, isLive } from './guest-brokers.ts';
+import { setGuestFlag } from './guest-flags.ts';
 import { type JobController, nameOf } from './jobs/job-ports.ts';
 import { isLocked } from './jobs/topic-settings.ts';
-
-const SET = 0;
-const DELETE = 1;
 
 /** A partition that is not yet as it shall be, and why. */
 export interface MaintenanceWait {
@@ -61,24 +54,7 @@ export async function setMaintenance(
 ): Promise<string | undefined> {
   const changed = ids.filter((id) => guestFlag(image, id, GUEST_MAINTENANCE_CONFIG) !== on);
   if (changed.length === 0) return undefined;
-  const change = on ? { configOperation: SET, value: 'true' } : { configOperation: DELETE };
-  const config = { name: GUEST_MAINTENANCE_CONFIG, value: null, ...change };
-  const { responses } = await controller.send(
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-    {
-      resources: changed.map((id) => ({
-        resourceType: ConfigResourceType.BROKER,
-        resourceName: String(id),
-        configs: [config],
-      })),
-      validateOnly: false,
-    },
-  );
-  const refused = responses.find(({ errorCode }) => errorCode !== errors.NONE.code);
-  if (refused === undefined) return undefined;
-  const why = `${errorName(refused.errorCode)} ${refused.errorMessage ?? ''}`.trim();
-  return `The settings of guest ${refused.resourceName} cannot be changed: ${why}`;
+  return await setGuestFlag(controller, changed, GUEST_MAINTENANCE_CONFIG, on);
 }
 
 /** What is not yet as it shall be while maintenance is on, or after it. */
@@ -105,6 +81,11 @@ function concerns(image: MetadataImage, leader: number, ids: readonly number[]):
   return !isGuest(image, leader) || ids.includes(leader);
 }
 
+/** Whether Kafka refuses to name it where an administrator moves a topic (G7). */
+function isCordoned(image: MetadataImage, id: number): boolean {
+  return isGuest(image, id) && (image.brokers.get(id)?.cordonedLogDirs.length ?? 0) > 0;
+}
+
 function waitsOn(
   image: MetadataImage,
   topic: TopicImage,
@@ -114,10 +95,13 @@ function waitsOn(
   const isOpen = !isLocked(image.configs(ConfigResourceType.TOPIC, topic.name));
   for (const [index, { leader, replicas, isr }] of topic.partitions) {
     if (!concerns(image, leader, ids)) continue;
-    const missing = replicas.filter((id) => isLive(image, id) && !isr.includes(id));
+    const live = replicas.filter((id) => isLive(image, id));
+    const missing = live.filter((id) => !isr.includes(id));
+    const cordoned = live.filter((id) => isCordoned(image, id));
     if (leader === NO_LEADER) waits.set(index, 'it has no leader: start its guest');
     else if (isOpen) waits.set(index, 'its topic is not locked against writers yet');
     else if (missing.length > 0) waits.set(index, `not in sync: broker(s) ${missing.join(', ')}`);
+    else if (cordoned.length > 0) waits.set(index, `cordoned: guest(s) ${cordoned.join(', ')}`);
   }
   return waits;
 }

@@ -176,6 +176,7 @@ class GuestAssembly {
         this.parts.services.replicas.partitionById(topicId, partition)?.lastFetchMs(id),
       reviewIsr: () => this.parts.services.replicas.reviewIsr(),
       whileUncordoned: (action) => this.#cordon.whileLifted(action),
+      reviewCordon: () => this.#cordon.pass(),
     });
     this.#following = new LevelJob(runtime, {
       intervalMs: PASS_INTERVAL_MS,
@@ -191,6 +192,7 @@ class GuestAssembly {
     const { directoryId } = foundation.identity;
     this.#cordon = new Cordon(runtime, {
       brokerId,
+      controller,
       image,
       logDirs: [directoryId],
       heartbeatVersion: () => this.#heartbeatVersion,

@@ -36,6 +36,8 @@ export interface GuestJobsOptions {
   readonly reviewIsr: () => void;
   /** Runs what needs this guest's log directory to take replicas (G7). */
   readonly whileUncordoned: <T>(action: () => Promise<T>) => Promise<T>;
+  /** Looks whether the cordon is as it shall be. */
+  readonly reviewCordon: () => Promise<void>;
 }
 
 /** See the file header. */
@@ -81,8 +83,13 @@ export class GuestJobs implements MetadataPublisher {
         await this.#handover.pass();
       },
     });
-    const sweep = (): Promise<void> => this.#strays.pass();
-    this.#strayJob = new LevelJob(runtime, { intervalMs: PASS_INTERVAL_MS, pass: sweep });
+    this.#strayJob = new LevelJob(runtime, {
+      intervalMs: PASS_INTERVAL_MS,
+      pass: async () => {
+        await options.reviewCordon();
+        await this.#strays.pass();
+      },
+    });
   }
 
   /** Begins when this guest is a live member that knows the rows. */

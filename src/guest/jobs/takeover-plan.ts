@@ -19,7 +19,7 @@ import {
 } from '../../metadata/image.ts';
 import type { MirrorStateRow } from '../../mirror/state-row.ts';
 import { MirrorState } from '../../mirror/states.ts';
-import { guests, isGuest, isLive } from '../guest-brokers.ts';
+import { isGuest, isLive, otherLiveGuests } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import { isOver, isSettled } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
@@ -117,9 +117,7 @@ function planPartition(
   const [first = -1] = future;
   if (!isGuest(image, first) || !isLive(image, first)) {
     if (!isLive(image, brokerId)) return wait(`guest ${brokerId} is fenced`);
-    const others = guests(image).flatMap(({ id }) =>
-      id !== brokerId && isLive(image, id) ? [id] : [],
-    );
+    const others = otherLiveGuests(image, brokerId);
     const apache = future.filter((id) => !isGuest(image, id));
     return { kind: 'reassign', replicas: [brokerId, ...others, ...apache] };
   }

@@ -29,9 +29,9 @@ import type {
 import type { EncodableOf } from '../../protocol/schema.ts';
 import {
   apacheBrokers,
-  guests,
   isGuest,
   isLive,
+  otherLiveGuests,
   spreadReplicas,
   topicSeed,
 } from '../guest-brokers.ts';
@@ -130,9 +130,7 @@ export function mirrorAssignments(
   topic: { readonly name: string; readonly partitions: number; readonly replicationFactor: number },
 ): number[][] {
   const { name, partitions, replicationFactor } = topic;
-  const others = guests(image)
-    .map(({ id }) => id)
-    .filter((id) => id !== brokerId && isLive(image, id));
+  const others = otherLiveGuests(image, brokerId);
   const registered = apacheBrokers(image);
   const live = registered.filter(({ id }) => isLive(image, id));
   const brokers = live.length >= replicationFactor ? live : registered;
@@ -403,8 +401,12 @@ export class TopicAdditions {
     const failed = new Map<string, Refusal>();
     if (missing.length === 0) return failed;
     for (const batch of byPartitions(missing)) {
-      const topics = batch.map(([addition, row]) => this.#newTopic(image, addition, row));
-      const answers = await this.#options.whileUncordoned(() => this.#send(topics, false));
+      const answers = await this.#options.whileUncordoned(() => {
+        // Who is live may have changed meanwhile.
+        const now = this.#context.image();
+        const topics = batch.map(([addition, row]) => this.#newTopic(now, addition, row));
+        return this.#send(topics, false);
+      });
       for (const [{ name }] of batch) {
         const refusal = await this.#refusalOf(name, answers);
         if (refusal !== undefined) failed.set(name, refusal);

@@ -245,6 +245,7 @@ describe('G7: the cordon', () => {
   function cordon(cluster: TestCluster, heartbeatVersion: number | undefined, onBeat = () => {}) {
     return new Cordon(cluster.runtime, {
       brokerId: GUEST,
+      controller: cluster.controller,
       image: () => cluster.image,
       logDirs: [DIRECTORY],
       heartbeatVersion: () => heartbeatVersion,
