@@ -4,7 +4,8 @@
  * - One broker is a combined broker and controller. More: a controller of its own plus N brokers
  *   (`controller: 'separate'`, the default, so that any broker may die), or the first one combined.
  *   `controllers: N` asks for N controllers of their own (ids from 100), one broker or more.
- * - The default version is pom.xml's; others are fetched when they are first asked for.
+ * - The default version is TWINLOG_KAFKA's or pom.xml's; each is fetched when first asked for.
+ * - Clusters for guests start by `startHost`, which makes all large where TWINLOG_KAFKA is set.
  * - A node keeps its ports and data over `stop`/`kill9` and `start`.
  * - "Started" means that the cluster answered a Metadata request naming all its brokers.
  * - Properties are tuned for tests: small internal topics, quick cleaning and deletion.
@@ -16,7 +17,14 @@ import { randomBytes } from 'node:crypto';
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type JvmMode, javaArguments, type KafkaVersion, requireKafkaJars } from './kafka-jars.ts';
+import {
+  clusterVersion,
+  type JvmMode,
+  javaArguments,
+  type KafkaVersion,
+  namedTarget,
+  requireKafkaJars,
+} from './kafka-jars.ts';
 import {
   freePort,
   logFile,
@@ -32,6 +40,10 @@ import { RawClient } from './raw-client.ts';
 const START_BOUND_MS = 120_000;
 const STOP_BOUND_MS = 15_000;
 const FIRST_CONTROLLER_ID = 100;
+/** By the harness's rules topics get three replicas of these, and two in sync at least. */
+const LARGE = { brokers: 3, controllers: 3 } as const;
+/** The first with cordoned log directories (KIP-1066). */
+const CORDONS_FROM = [4, 3] as const;
 
 /** How a secured cluster knows others: PEM files, and users with their passwords. */
 export interface ClusterSecurity {
@@ -204,7 +216,7 @@ export class KafkaNode {
   readonly log: string;
   readonly #propertiesFile: string;
   readonly #jvm: JvmMode;
-  readonly #version: KafkaVersion | undefined;
+  readonly #version: string;
   #process: ManagedProcess | undefined;
 
   constructor(plan: NodePlan, properties: Properties, directory: string, options: KafkaOptions) {
@@ -217,7 +229,7 @@ export class KafkaNode {
     this.dataDir = join(directory, `node-${plan.id}`);
     this.log = logFile(`${options.name}-${plan.id}`);
     this.#jvm = options.jvm ?? 'fast';
-    this.#version = options.version;
+    this.#version = versionOf(options);
     this.#propertiesFile = join(directory, `node-${plan.id}.properties`);
     const all = { ...properties, 'log.dirs': this.dataDir };
     const lines = Object.entries(all).map(([key, value]) => `${key}=${value}\n`);
@@ -272,18 +284,35 @@ export class KafkaNode {
   }
 }
 
+function versionOf({ version }: KafkaOptions): string {
+  return version ?? clusterVersion();
+}
+
 /** A running cluster. */
 export class KafkaCluster {
   readonly name: string;
   readonly clusterId: string;
   readonly nodes: readonly KafkaNode[];
   readonly #directory: string;
+  readonly #version: string;
 
-  constructor(name: string, clusterId: string, nodes: readonly KafkaNode[], directory: string) {
-    this.name = name;
+  constructor(
+    options: KafkaOptions,
+    clusterId: string,
+    nodes: readonly KafkaNode[],
+    directory: string,
+  ) {
+    this.name = options.name;
     this.clusterId = clusterId;
     this.nodes = nodes;
     this.#directory = directory;
+    this.#version = versionOf(options);
+  }
+
+  /** Whether brokers of this version can be kept free of new replicas (KIP-1066, G7). */
+  get hasCordons(): boolean {
+    const [major = 0, minor = 0] = this.#version.split('.').map(Number);
+    return major > CORDONS_FROM[0] || (major === CORDONS_FROM[0] && minor >= CORDONS_FROM[1]);
   }
 
   /** The nodes with the broker role, by id. */
@@ -324,9 +353,30 @@ export class KafkaCluster {
 
   /** Launches the nodes that are not running and waits until all brokers serve. */
   async start(boundMs = START_BOUND_MS): Promise<void> {
+    const deadline = Date.now() + boundMs;
     const down = this.nodes.filter((node) => !node.isRunning);
-    await Promise.all(down.map((node) => node.launch()));
+    const controllers = down.filter(({ roles }) => roles === 'controller');
+    if (controllers.length > 1) {
+      // A broker that comes amid a quorum's first election may not be let in for a minute.
+      await Promise.all(controllers.map((node) => node.launch()));
+      for (const node of controllers) await this.#awaitListening(node, deadline);
+    }
+    await Promise.all(down.filter((node) => !node.isRunning).map((node) => node.launch()));
     await this.awaitReady(boundMs);
+  }
+
+  async #awaitListening(node: KafkaNode, deadline: number): Promise<void> {
+    for (;;) {
+      if (!node.isRunning) throw new Error(`${this.name} controller died:\n${tail(node.log)}`);
+      if (Date.now() > deadline) throw new Error(`${this.name} is not up:\n${tail(node.log)}`);
+      try {
+        await using _client = await RawClient.connect(node.host, node.controllerPort ?? 0, 2_000);
+        return;
+      } catch {
+        // Not up yet. The deadline bounds the retries.
+      }
+      await sleep(50);
+    }
   }
 
   /** Waits until every running broker answers Metadata with all running brokers in it. */
@@ -418,7 +468,7 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
     return new KafkaNode(plan, properties, directory, options);
   });
   const clusterId = randomId();
-  const cluster = new KafkaCluster(options.name, clusterId, nodes, directory);
+  const cluster = new KafkaCluster(options, clusterId, nodes, directory);
   const voters = votersArguments(controllers);
   try {
     await Promise.all(nodes.map((node) => node.format(clusterId, voters, options)));
@@ -428,4 +478,12 @@ export async function startKafka(options: KafkaOptions): Promise<KafkaCluster> {
     await cluster.destroy();
     throw error;
   }
+}
+
+/**
+ * Starts a cluster for guests: as small as the test asks, but three brokers and three controllers
+ * of their own in the pass for which TWINLOG_KAFKA names the version.
+ */
+export function startHost(options: KafkaOptions): Promise<KafkaCluster> {
+  return startKafka(namedTarget === undefined ? options : { ...options, ...LARGE });
 }

@@ -10,7 +10,7 @@ import { join } from 'node:path';
 import { startKafka } from './apache-kafka.ts';
 import { buildOnce } from './cache.ts';
 import { JavaClient } from './java-client.ts';
-import { archivePath, classPath, requireKafkaJars } from './kafka-jars.ts';
+import { archivePath, classPath, clusterVersion, requireKafkaJars } from './kafka-jars.ts';
 import { removeDirectory, runOrThrow, temporaryDirectory } from './processes.ts';
 import { runTool, type Tool } from './tools.ts';
 
@@ -75,9 +75,9 @@ async function makeArchive(libs: string, target: string): Promise<void> {
   }
 }
 
-/** Makes the archive when there is none yet. */
+/** Makes the archive of the version that clusters have when there is none yet. */
 export async function ensureAppCds(): Promise<void> {
-  const libs = await requireKafkaJars();
+  const libs = await requireKafkaJars(clusterVersion());
   const target = archivePath(libs);
   if (existsSync(target)) return;
   try {

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { javaClient } from './clusters.ts';
 import { compareBatches } from './compare.ts';
 import { GUEST_ID, startGuest } from './guest.ts';
@@ -35,7 +35,7 @@ export interface Side {
 }
 
 async function startSide(name: string, mirror: string): Promise<Side> {
-  const cluster = await startKafka({ name, brokers: 2, controller: 'first' });
+  const cluster = await startHost({ name, brokers: 2, controller: 'first' });
   return { cluster, guest: await startGuest({ name: `${name}-guest`, cluster }), mirror };
 }
 

@@ -7,7 +7,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { GUEST_ID, startGuest } from './guest.ts';
 import { placement } from './guest-watch.ts';
 import { JavaClient, type ProduceRecord } from './java-client.ts';
@@ -32,7 +32,7 @@ before(
       'offsets.topic.num.partitions': String(PARTITIONS),
       'transaction.state.log.num.partitions': String(PARTITIONS),
     };
-    cluster = await startKafka({ name: 'guest-clients', brokers: 2, properties: counts });
+    cluster = await startHost({ name: 'guest-clients', brokers: 2, properties: counts });
     guest = await startGuest({ name: 'guest-clients-guest', cluster });
     java = await JavaClient.start();
     bootstrap = guest.bootstrap;

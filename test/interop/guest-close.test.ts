@@ -8,7 +8,7 @@ import assert from 'node:assert/strict';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import type { ClientRecord } from './client.ts';
 import { javaClient } from './clusters.ts';
@@ -40,7 +40,7 @@ let a: Side;
 let b: Side;
 
 async function startSide(name: string): Promise<Side> {
-  const cluster = await startKafka({ name: `close-${name}` });
+  const cluster = await startHost({ name: `close-${name}` });
   return { cluster, guest: await startGuest({ name: `close-guest-${name}`, cluster }) };
 }
 

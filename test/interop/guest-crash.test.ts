@@ -11,7 +11,7 @@ import assert from 'node:assert/strict';
 import { after, before, type TestContext, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { seededRandom } from '../../src/base/random.ts';
-import { type KafkaCluster, type KafkaNode, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, type KafkaNode, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient, sourceCluster } from './clusters.ts';
 import { startGuest } from './guest.ts';
@@ -65,7 +65,7 @@ if (skip === false) {
     await ensureAppCds();
     await sourceCluster();
     const name = 'crash-target';
-    target = await startKafka({ name, brokers: 3, controllers: 3, properties: QUIET });
+    target = await startHost({ name, brokers: 3, controllers: 3, properties: QUIET });
     guest = await startGuest({ name: 'crash-guest', cluster: target });
   });
   after(async () => {

@@ -6,7 +6,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost, startKafka } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
 import { startGuest } from './guest.ts';
@@ -33,7 +33,7 @@ if (skip === false) {
   before(async () => {
     await ensureAppCds();
     source = await startKafka({ name: 'failover-source' });
-    target = await startKafka({ name: 'failover-target', brokers: 3 });
+    target = await startHost({ name: 'failover-target', brokers: 3 });
     guest = await startGuest({ name: 'failover-guest', cluster: target });
     await guest.mirrors('create', MIRROR, '--source', source.bootstrap);
   });

@@ -16,7 +16,7 @@ import {
 } from '../../src/protocol/messages/43-elect-leaders.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { forEachBatch, RecordBatch } from '../../src/protocol/record-batch.ts';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { until } from './guest-member.ts';
 import { JavaClient } from './java-client.ts';
 import { interopSkipReason } from './kafka-jars.ts';
@@ -25,6 +25,8 @@ import { LEADER_ID, LeadingMember, logBytes } from './leading-member.ts';
 const skip = await interopSkipReason();
 const TOPIC = 'back';
 const PARTS = 'parts';
+/** What is set before a topic is taken back: else who leaves the ISR stays eligible to lead. */
+const TAKEN = { 'min.insync.replicas': '1' };
 const LOG_START = 20;
 const BEGIN = 160;
 const FETCH = 1;
@@ -78,7 +80,7 @@ async function lead(topic: string, replicas: readonly number[]): Promise<void> {
 
 /** Three leader epochs, then a transaction that stays open, then what the mirror never had. */
 async function writeHistory(): Promise<void> {
-  await java.createTopic(cluster.bootstrap, TOPIC, 1, {}, { 0: [1, 2] });
+  await java.createTopic(cluster.bootstrap, TOPIC, 1, TAKEN, { 0: [1, 2] });
   await java.openProducer(cluster.bootstrap, 'plain');
   for (const [round, first] of [1, 2, 1].entries()) {
     if (round > 0) await lead(TOPIC, [first, first === 1 ? 2 : 1]);
@@ -90,7 +92,7 @@ async function writeHistory(): Promise<void> {
   await java.produceAll('open', values(10, 150));
   for (let n = 0; n < 3; n++) await java.produceAll('plain', values(10, BEGIN + n * 10));
   await java.deleteRecords(cluster.bootstrap, TOPIC, { 0: LOG_START });
-  await java.createTopic(cluster.bootstrap, PARTS, 1, {}, { 0: [1, 2] });
+  await java.createTopic(cluster.bootstrap, PARTS, 1, TAKEN, { 0: [1, 2] });
   const ten = values(10, 0).map((record) => ({ ...record, topic: PARTS }));
   await java.produceAll('plain', ten, ten, ten);
 }
@@ -109,7 +111,7 @@ async function elect(topic: string): Promise<void> {
 describe('a guest takes a partition back from Apache Kafka brokers', { skip }, () => {
   before(async () => {
     const properties = { 'broker.session.timeout.ms': '9000' };
-    cluster = await startKafka({ name: 'guest-follower', brokers: 2, properties });
+    cluster = await startHost({ name: 'guest-follower', brokers: 2, properties });
     java = await JavaClient.start();
     await writeHistory();
     guest = await LeadingMember.start(cluster);

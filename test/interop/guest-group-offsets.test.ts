@@ -9,7 +9,7 @@ import { processRuntime } from '../../src/cli/broker-process.ts';
 import type { ClusterClient } from '../../src/guest/cluster-client.ts';
 import { ClusterGroupOffsetSink, groupOffsetClient } from '../../src/guest/group-offset-sink.ts';
 import type { OffsetToCommit } from '../../src/mirror/group-offsets/ports.ts';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
 import { interopSkipReason } from './kafka-jars.ts';
@@ -51,7 +51,7 @@ if (skip === false) {
   before(async () => {
     await ensureAppCds();
     const properties = { 'offsets.topic.num.partitions': '4' };
-    kafka = await startKafka({ name: 'guest-groups', brokers: 2, controller: 'first', properties });
+    kafka = await startHost({ name: 'guest-groups', brokers: 2, controller: 'first', properties });
     const java = await javaClient();
     await java.createTopic(kafka.bootstrap, TOPIC, 2);
     await java.openProducer(kafka.bootstrap, 'guest-groups');

@@ -4,7 +4,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
 import { startGuest } from './guest.ts';
@@ -43,7 +43,7 @@ if (skip === false) {
   before(async () => {
     await ensureAppCds();
     source = await startTwinlog({ name: 'guest-source' });
-    kafka = await startKafka({ name: 'guest-host' });
+    kafka = await startHost({ name: 'guest-host' });
     guest = await startGuest({ name: 'guest-of-host', cluster: kafka });
     const java = await javaClient();
     await java.createTopic(source.bootstrap, TOPIC, 1);

@@ -4,10 +4,10 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
-import { GUEST_ID, startGuest } from './guest.ts';
+import { GUEST_ID, guestCommand, startGuest } from './guest.ts';
 import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, until } from './mirror-watch.ts';
@@ -56,7 +56,7 @@ if (skip === false) {
   before(async () => {
     await ensureAppCds();
     source = await startTwinlog({ name: 'handover-source' });
-    kafka = await startKafka({ name: 'handover-host', brokers: 3 });
+    kafka = await startHost({ name: 'handover-host', brokers: 3 });
     guest = await startGuest({ name: 'handover-guest', cluster: kafka });
     const java = await javaClient();
     await java.createTopic(kafka.bootstrap, PLAIN, 1);
@@ -107,7 +107,12 @@ test('G8: what the cluster places on the guest leaves it, replica for replica', 
 }, async () => {
   const java = await javaClient();
   await java.createTopic(kafka.bootstrap, 'strays', 12);
-  await java.createTopic(kafka.bootstrap, 'single', 1, {}, { 0: [GUEST_ID] });
+  const onGuest = java.createTopic(kafka.bootstrap, 'single', 1, {}, { 0: [GUEST_ID] });
+  // A cordon refuses what a sweeper would move.
+  if (kafka.hasCordons) {
+    await assert.rejects(onGuest, /InvalidReplicaAssignment/);
+    await java.createTopic(kafka.bootstrap, 'single', 1, {}, { 0: [1] });
+  } else await onGuest;
   const placed = await until('no guest among the replicas', async () => {
     const lists = [...(await replicasOf('strays')), ...(await replicasOf('single'))];
     return lists.some((list) => list.includes(GUEST_ID)) ? undefined : lists;
@@ -126,11 +131,18 @@ test('G18: an administrator moves a mirror topic, and only guests stay in sync',
   skip,
 }, async () => {
   const java = await javaClient();
-  await java.reassign(kafka.bootstrap, TOPIC, { 0: [GUEST_ID, 3, 2] });
+  const move = () => java.reassign(kafka.bootstrap, TOPIC, { 0: [GUEST_ID, 3, 2] });
+  if (kafka.hasCordons) {
+    // Not even a broker that is a replica already may be named.
+    await assert.rejects(move, /InvalidReplicaAssignment.*cordoned/);
+    await guestCommand(kafka, 'maintenance', 'on');
+  }
+  await move();
   await until('the new replicas', async () => {
     const [replicas] = await replicasOf(TOPIC);
     return replicas?.join() === [GUEST_ID, 3, 2].join() ? true : undefined;
   });
+  if (kafka.hasCordons) await guestCommand(kafka, 'maintenance', 'off');
   await awaitGuestsOnly();
   assert.equal((await overrides())['compression.type'], 'lz4');
 });

@@ -5,7 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import { javaClient, sourceCluster } from './clusters.ts';
 import { GUEST_ID, startGuest } from './guest.ts';
@@ -42,7 +42,7 @@ if (skip === false) {
     await ensureAppCds();
     const { bootstrap } = await sourceCluster();
     const properties = { 'auto.create.topics.enable': 'false' };
-    target = await startKafka({ name: 'pair-target', brokers: 2, properties });
+    target = await startHost({ name: 'pair-target', brokers: 2, properties });
     first = await startGuest({ name: 'pair-first', cluster: target });
     second = await startGuest({ name: 'pair-second', cluster: target, nodeId: SECOND_ID });
     const java = await javaClient();

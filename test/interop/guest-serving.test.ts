@@ -74,7 +74,7 @@ import {
   servicesOf,
 } from '../server/call.ts';
 import { askGuest } from '../server/guest-call.ts';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { tool } from './tools.ts';
 
@@ -97,7 +97,7 @@ before(
       'transaction.state.log.num.partitions': '5',
       'share.coordinator.state.topic.num.partitions': '6',
     };
-    cluster = await startKafka({ name: 'guest-serving', brokers: 2, properties: counts });
+    cluster = await startHost({ name: 'guest-serving', brokers: 2, properties: counts });
     const bootstrap = cluster.brokers.map(({ host, port }) => ({ host, port }));
     client = new ClusterClient(runtime, { clientId: 'test', bootstrap: () => bootstrap });
     controller = new RemoteController(runtime, {

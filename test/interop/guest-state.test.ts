@@ -26,7 +26,7 @@ import {
 import { MirrorState } from '../../src/mirror/states.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import { row } from '../mirror/harness.ts';
-import { type KafkaCluster, startKafka } from './apache-kafka.ts';
+import { type KafkaCluster, startHost } from './apache-kafka.ts';
 import { JavaClient } from './java-client.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { readTopic } from './raw-log.ts';
@@ -118,7 +118,7 @@ async function until(what: string, holds: () => Promise<boolean> | boolean): Pro
 
 if (skip === false) {
   before(async () => {
-    cluster = await startKafka({ name: 'guest-state' });
+    cluster = await startHost({ name: 'guest-state' });
     java = await JavaClient.start();
   });
   after(async () => {

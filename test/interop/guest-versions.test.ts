@@ -12,13 +12,14 @@ import { compareSequences } from './compare.ts';
 import { GUEST_ID, startGuest } from './guest.ts';
 import { awaitMirrored } from './guest-faults.ts';
 import { memberIds, placement } from './guest-watch.ts';
-import { interopSkipReason, type KafkaVersion } from './kafka-jars.ts';
+import { interopSkipReason, type KafkaVersion, otherPassReason } from './kafka-jars.ts';
 import { awaitProgress, awaitState, until } from './mirror-watch.ts';
 import { readTopic } from './raw-log.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const isFull = process.env.TWINLOG_TEST === 'full';
-const skip = isFull ? await interopSkipReason() : 'TWINLOG_TEST=full runs it';
+const skip =
+  otherPassReason() || (isFull ? await interopSkipReason() : 'TWINLOG_TEST=full runs it');
 const VERSIONS: readonly (readonly [KafkaVersion, controllers: number])[] = [
   ['4.1.2', 1],
   ['4.3.1', 1],

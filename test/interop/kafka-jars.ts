@@ -3,7 +3,8 @@
  *
  * - `kafkaJars` copies the dependencies of `pom.xml` into `.cache/kafka/<version>/libs`, for the
  *   version that pom.xml names or another of KAFKA_VERSIONS; TWINLOG_KAFKA_LIBS names a directory
- *   to use instead of the former.
+ *   to use instead of the former. Clients and tools are always of pom.xml's version.
+ * - Clusters that do not ask for a version have the one that TWINLOG_KAFKA names, else pom.xml's.
  * - Without java or mvn it returns undefined: callers skip, loudly (`interopSkipReason`); with
  *   CI=true that is a failure instead.
  * - `javaArguments` uses the AppCDS archive beside the jars when `app-cds.ts` has made one.
@@ -26,6 +27,26 @@ export function kafkaVersion(): string {
   const version = /<kafka\.version>([^<]+)</.exec(readFileSync(POM, 'utf8'))?.[1];
   if (version === undefined) throw new Error('pom.xml has no kafka.version');
   return version;
+}
+
+function namedVersion(): KafkaVersion | undefined {
+  const name = process.env.TWINLOG_KAFKA;
+  if (name === undefined || name in KAFKA_VERSIONS) return name as KafkaVersion | undefined;
+  const known = Object.keys(KAFKA_VERSIONS).join(', ');
+  throw new Error(`TWINLOG_KAFKA is '${name}', and not one of ${known}`);
+}
+
+/** The version of all clusters that ask for none, if TWINLOG_KAFKA names it: another pass. */
+export const namedTarget: KafkaVersion | undefined = namedVersion();
+
+/** The version of a cluster that asks for none. */
+export function clusterVersion(): string {
+  return namedTarget ?? kafkaVersion();
+}
+
+/** Why a test of a version of its own is left out of a pass against another one, else false. */
+export function otherPassReason(): string | false {
+  return namedTarget !== undefined && 'names its version itself: it is part of the first pass';
 }
 
 async function fetchJars(version: string): Promise<string | undefined> {
@@ -56,7 +77,7 @@ export function kafkaJars(version: string = kafkaVersion()): Promise<string | un
 }
 
 /** The same, for code that only runs when the jars are there. */
-export async function requireKafkaJars(version?: KafkaVersion): Promise<string> {
+export async function requireKafkaJars(version?: string): Promise<string> {
   const libs = await kafkaJars(version);
   if (libs === undefined) throw new Error('java and mvn are needed to run Apache Kafka');
   return libs;
