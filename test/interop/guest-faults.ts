@@ -11,6 +11,7 @@ import { closeSync, existsSync, openSync, readSync, statSync } from 'node:fs';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { processRuntime } from '../../src/cli/broker-process.ts';
 import { probe } from '../../src/metadata/quorum/probe.ts';
+import type { ConnectionSecurity } from '../../src/protocol/connection-security.ts';
 import { KafkaConnection } from '../../src/protocol/kafka-connection.ts';
 import type { KafkaCluster, KafkaNode } from './apache-kafka.ts';
 import { compareBatches } from './compare.ts';
@@ -86,8 +87,11 @@ export async function freeze(guest: TwinlogBroker, ms: number): Promise<void> {
   process.kill(guest.pid, 'SIGCONT');
 }
 
-/** The node that is the active controller. */
-export async function activeController(cluster: KafkaCluster): Promise<KafkaNode> {
+/** The node that is the active controller; `security`: where controllers want to know who asks. */
+export async function activeController(
+  cluster: KafkaCluster,
+  security?: ConnectionSecurity,
+): Promise<KafkaNode> {
   return await until('an active controller', async () => {
     const [asked] = cluster.controllers.filter(({ isRunning }) => isRunning);
     if (asked?.controllerPort === undefined) throw new Error('no controller runs');
@@ -95,6 +99,7 @@ export async function activeController(cluster: KafkaCluster): Promise<KafkaNode
       host: asked.host,
       port: asked.controllerPort,
       clientId: 'faults',
+      security,
     });
     try {
       const { leader } = await probe(connection, cluster.clusterId);
