@@ -4,7 +4,7 @@
  * Called by `main.ts`. Without `--yes` it shows what would be done and what may be missing, and
  * changes nothing. It may be repeated: each run goes on from where the cluster stands.
  */
-import { brokerAddresses, type ClusterLook } from '../guest/cluster-look.ts';
+import type { ClusterLook } from '../guest/cluster-look.ts';
 import { guests } from '../guest/guest-brokers.ts';
 import { Rescue, type Rescued, RescueFailed } from '../guest/rescue/rescue.ts';
 import { ApacheRescueBrokers } from '../guest/rescue/rescue-brokers.ts';
@@ -68,8 +68,7 @@ async function rescue(
   await cluster.readRows();
   const runtime = processRuntime('error');
   const security = commandSecurity(options.commandConfig);
-  const addresses = () => brokerAddresses(cluster.image, security);
-  const brokers = new ApacheRescueBrokers(runtime, addresses, security);
+  const brokers = new ApacheRescueBrokers(runtime, () => cluster.image, security);
   const work = new Rescue(runtime, {
     look: cluster,
     brokers,
@@ -144,13 +143,18 @@ function showRescued(
   plan: readonly RescuePartition[],
 ): void {
   for (const each of rescued) {
-    const { topic, partition, leader, lastMirroredOffset, closed } = each;
+    const { topic, partition, leader, lastMirroredOffset, closed, end, lowered } = each;
     output.value({ event: 'rescued', ...each });
     const from = lastMirroredOffset < 0 ? 'never mirrored' : `mirrored up to ${lastMirroredOffset}`;
     output.text(`  ${topic}-${partition}: STOPPED, writable, led by ${leader}, ${from}`);
     for (const { producerId, firstOffset } of closed) {
       output.text(`    transaction of producer ${producerId} from ${firstOffset} on: aborted`);
     }
+    for (const { groupId, from: held, left } of lowered.groups) {
+      const text = left === undefined ? `lowered to ${end}` : `above the end, ${end}: ${left}`;
+      output.text(`    group ${groupId} had committed ${held}: ${text}`);
+    }
+    if (lowered.problem !== undefined) output.text(`    not lowered: ${lowered.problem}`);
   }
   const left = plan.filter(({ leader }) => leader === undefined);
   if (left.length === 0) {

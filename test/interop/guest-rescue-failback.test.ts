@@ -53,6 +53,8 @@ const GUEST_END = 24;
 /** Behind an abort marker for each open transaction. */
 const RESCUED_ENDS = [25, 21, 0];
 const MEMBER = 'reader';
+/** A group that is ahead of what the brokers of B have. */
+const IDLE = 'idle';
 /** Records that `write` commits in one partition. */
 const COMMITTED = 12;
 /** Longer than a follower's fetch waits for data. */
@@ -178,6 +180,8 @@ test('the way there, with transactions that end above the last stable offset', {
   });
   const read = await java.readAsMember(MEMBER, decided.length);
   assert.deepEqual(compareSequences(decided, inOrder(read)), []);
+  // It had read through the guest, or its offsets were copied from A.
+  await java.commitOffsets(b.cluster.bootstrap, IDLE, TOPIC, { 0: 20, 1: GUEST_END });
 });
 
 function inOrder(records: readonly ClientRecord[]): ClientRecord[] {
@@ -250,17 +254,21 @@ test('G18a the rescue aborts what was open and names it, and all is writable', {
 }, async () => {
   const ids = OPEN_FROM.map((offset) => batchAt(b, 0, offset).producerId);
   const text = await guestCommand(b.cluster, 'rescue', '--yes');
-  const said = text.split('\n').filter((line) => /: (STOPPED|aborted)/.test(line));
+  const said = text.split('\n').filter((line) => /: (STOPPED|aborted|lowered)/.test(line));
   const lines = SHARED.flatMap((end, index) => [
     `  ${TOPIC}-${index}: STOPPED, writable, led by N, mirrored up to ${end}`,
     ...(index > 0 ? [] : ids).map(
       (id, at) => `    transaction of producer ${id} from ${OPEN_FROM[at]} on: aborted`,
     ),
+    ...(index === 1 ? [`    group idle had committed ${GUEST_END}: lowered to ${end}`] : []),
   ]);
   assert.deepEqual(
     said.map((line) => line.replace(/led by [123]/, 'led by N')),
     lines,
   );
+  const java = await javaClient();
+  const offsets = await java.groupOffsets(b.cluster.bootstrap, IDLE);
+  assert.deepEqual(offsets, { [`${TOPIC}-0`]: 20, [`${TOPIC}-1`]: SHARED[1] });
   assert.deepEqual(await ends(b), RESCUED_ENDS);
   assert.deepEqual(await lastStable(b), RESCUED_ENDS);
   await replicated(b, ...RESCUED_ENDS);

@@ -4,15 +4,19 @@
  * Used by the command; `rescue.ts` has the port.
  */
 import type { Runtime } from '../../io/runtime.ts';
-import type { BrokerAddress } from '../../protocol/connection-pool.ts';
+import type { MetadataImage } from '../../metadata/image.ts';
 import type { ConnectionSecurity } from '../../protocol/connection-security.ts';
 import {
   OffsetForLeaderEpochRequest,
   OffsetForLeaderEpochResponse,
 } from '../../protocol/messages/23-offset-for-leader-epoch.ts';
 import { ClusterClient } from '../cluster-client.ts';
+import { brokerAddresses } from '../cluster-look.ts';
+import { ClusterGroupOffsetSink, SINK_REQUEST_TIMEOUT_MS } from '../group-offset-sink.ts';
+import { apacheBrokers, isLive } from '../guest-brokers.ts';
 import type { PartitionName } from '../jobs/job-ports.ts';
 import type { RescueBrokers } from './rescue.ts';
+import { type LoweredGroups, lowerGroups, type RescuedLog } from './rescue-groups.ts';
 import { type AskedPartition, type ReplicaAnswer, readReplicaLogs } from './rescue-logs.ts';
 import {
   abortOpenTransactions,
@@ -29,20 +33,38 @@ const LEADER_BOUND_MS = 30_000;
 
 /** See the file header. */
 export class ApacheRescueBrokers implements RescueBrokers {
+  readonly #runtime: Runtime;
   readonly #client: ClusterClient;
+  /** Sends everything once, as the sink wants it. */
+  readonly #groupClient: ClusterClient;
+  readonly #groups: ClusterGroupOffsetSink;
 
-  /** `addresses` are asked for at each need. */
+  /** `image` is asked for at each need. */
   constructor(
     runtime: Runtime,
-    addresses: () => readonly BrokerAddress[],
+    image: () => MetadataImage,
     security: ConnectionSecurity | undefined,
   ) {
-    const clientId = 'twinlog-rescue';
-    this.#client = new ClusterClient(runtime, { clientId, security, bootstrap: addresses });
+    this.#runtime = runtime;
+    const options = { security, bootstrap: () => brokerAddresses(image(), security) };
+    this.#client = new ClusterClient(runtime, { ...options, clientId: 'twinlog-rescue' });
+    this.#groupClient = new ClusterClient(runtime, {
+      ...options,
+      clientId: 'twinlog-rescue-groups',
+      requestTimeoutMs: SINK_REQUEST_TIMEOUT_MS,
+      retryBoundMs: 0,
+    });
+    const live = () =>
+      apacheBrokers(image()).flatMap(({ id }) => (isLive(image(), id) ? [id] : []));
+    this.#groups = new ClusterGroupOffsetSink(runtime, {
+      cluster: this.#groupClient,
+      brokerIds: live,
+    });
   }
 
   close(): void {
     this.#client.close();
+    this.#groupClient.close();
   }
 
   logs(id: number, asked: readonly AskedPartition[]): Promise<Map<string, ReplicaAnswer>> {
@@ -66,6 +88,10 @@ export class ApacheRescueBrokers implements RescueBrokers {
     partitions: readonly PartitionName[],
   ): Promise<ReadonlyMap<string, readonly ClosedTransaction[]>> {
     return abortOpenTransactions(this.#client, partitions);
+  }
+
+  lowerGroups(logs: readonly RescuedLog[]): Promise<ReadonlyMap<string, LoweredGroups>> {
+    return lowerGroups(this.#runtime, this.#groups, logs);
   }
 
   epochEnds(

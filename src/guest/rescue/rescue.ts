@@ -8,6 +8,7 @@
  * - Nothing is begun while a guest lives: it is the guest that fails over then.
  * - Rows are written in place of a guest that is gone: should it return, it is fenced.
  * - No writer gets in before the rows say STOPPED: the lock is set before anybody is elected.
+ * - No group is above the end of a log when others can write there.
  * - The last mirrored offset, and which transactions end there, is durable before a marker is
  *   written above it: a failback must know (G24a).
  */
@@ -38,6 +39,7 @@ import {
 import { byTopic, reassign } from '../jobs/reassignments.ts';
 import { TopicRows } from '../jobs/topic-rows.ts';
 import { finalBeforeLock, lockChanges } from '../jobs/topic-settings.ts';
+import type { LoweredGroups, RescuedLog } from './rescue-groups.ts';
 import type { AskedPartition, ReplicaAnswer } from './rescue-logs.ts';
 import {
   electionOrder,
@@ -67,6 +69,9 @@ export interface Rescued extends PartitionName {
   readonly leader: number;
   readonly lastMirroredOffset: number;
   readonly closed: readonly ClosedTransaction[];
+  /** Where others go on: no group is above it. */
+  readonly end: number;
+  readonly lowered: LoweredGroups;
 }
 
 /** The cluster as a rescue needs it; see `ClusterLook`. */
@@ -97,7 +102,18 @@ export interface RescueBrokers {
   abort(
     partitions: readonly PartitionName[],
   ): Promise<ReadonlyMap<string, readonly ClosedTransaction[]>>;
+  /** Lowers what groups committed above the ends of logs; what that was, by {@link nameOf}. */
+  lowerGroups(logs: readonly RescuedLog[]): Promise<ReadonlyMap<string, LoweredGroups>>;
 }
+
+/** Where a partition ends. */
+interface Settled {
+  readonly lastMirroredOffset: number;
+  /** The last mirrored offset, or, of a log that never was mirrored, its end. */
+  readonly end: number;
+}
+
+const NO_GROUPS: LoweredGroups = { groups: [], problem: undefined };
 
 /** What a {@link Rescue} is made of. */
 export interface RescueOptions {
@@ -199,6 +215,14 @@ export class Rescue {
     const ends = await this.#settle(planned);
     onStep('ending open transactions');
     const closed = await this.#options.brokers.abort(planned.map(nameParts));
+    onStep('lowering group offsets above the ends of the logs');
+    const lowered = await this.#options.brokers.lowerGroups(
+      planned.map((each) => {
+        const { topic, partition } = nameParts(each);
+        const end = ends.get(nameOfLost(each))?.end ?? 0;
+        return { topic, topicId: each.topic.id, partition, end };
+      }),
+    );
     onStep('handing the topics over to the brokers of the cluster');
     await this.#handOver(new Set(planned.map(nameOfLost)));
     return planned.map((each) => {
@@ -208,8 +232,10 @@ export class Rescue {
         topic,
         partition,
         leader: this.#now(each).leader,
-        lastMirroredOffset: ends.get(name) ?? -1,
+        lastMirroredOffset: ends.get(name)?.lastMirroredOffset ?? -1,
         closed: closed.get(name) ?? [],
+        end: ends.get(name)?.end ?? -1,
+        lowered: lowered.get(name) ?? NO_GROUPS,
       };
     });
   }
@@ -294,9 +320,9 @@ export class Rescue {
     );
   }
 
-  /** Rows become a settled STOPPING, in two durable moves; answers the last mirrored offsets. */
-  async #settle(planned: readonly RescuePartition[]): Promise<Map<string, number>> {
-    const ends = new Map<string, number>();
+  /** Rows become a settled STOPPING, in two durable moves. */
+  async #settle(planned: readonly RescuePartition[]): Promise<Map<string, Settled>> {
+    const ends = new Map<string, Settled>();
     const open = await this.#options.brokers.open(planned.map(nameParts));
     for (const [topic, list] of byTopic(
       planned.map((each) => ({ ...nameParts(each), of: each })),
@@ -308,8 +334,12 @@ export class Rescue {
       await Promise.all(
         list.map(async ({ partition, of }) => {
           const producers = open.get(nameOfLost(of)) ?? [];
-          const end = await this.#settleOne(of, found.get(partition) ?? -1, producers);
-          ends.set(nameOfLost(of), end);
+          // What the elected log has less of than was promised is not there any more.
+          const epochEnd = found.get(partition) ?? -1;
+          const known = epochEnd >= 0 ? epochEnd : (of.leader?.end ?? 0);
+          const lastMirroredOffset = await this.#settleOne(of, known, producers);
+          const end = of.row?.reachedMirroring === true ? lastMirroredOffset : known;
+          ends.set(nameOfLost(of), { lastMirroredOffset, end });
         }),
       );
     }
@@ -330,15 +360,13 @@ export class Rescue {
 
   async #settleOne(
     lost: RescuePartition,
-    epochEnd: number,
+    known: number,
     open: readonly OpenProducer[],
   ): Promise<number> {
     const { topic, mirror } = lost;
     const { partition } = lost.partition;
     const key: RowKey = { mirror, topicId: topic.id, partition };
     const before = lost.row;
-    // What the elected log has less of than was promised is not there any more.
-    const known = epochEnd >= 0 ? epochEnd : (lost.leader?.end ?? 0);
     if (isSettled(before) && before !== undefined) {
       if (known >= before.lastMirroredOffset) return before.lastMirroredOffset;
       await this.#move(key, lost, { type: 'lower', lastMirroredOffset: known });
@@ -367,13 +395,12 @@ export class Rescue {
 
   async #move(key: RowKey, lost: RescuePartition, event: MirrorEvent): Promise<void> {
     const row = this.#look.store.known(key);
-    const { leaderEpoch } = this.#now(lost);
-    const input = {
-      topicName: lost.topic.name,
-      partition: key.partition,
-      leaderEpoch: Math.max(leaderEpoch, row?.leaderEpoch ?? 0),
-      row,
-    };
+    const { leaderEpoch: now } = this.#now(lost);
+    const known = row?.leaderEpoch ?? now;
+    // Until the offset is recorded, a repetition has to know the guest's last epoch.
+    const leaderEpoch = event.type === 'settled' ? Math.max(now, known) : known;
+    const { topic } = lost;
+    const input = { topicName: topic.name, partition: key.partition, leaderEpoch, row };
     const next = step(input, event, this.#runtime.clock.wallMs());
     if ('illegal' in next) throw new RescueFailed(`${nameOfLost(lost)}: ${next.illegal}`);
     if (next.row === undefined) return;

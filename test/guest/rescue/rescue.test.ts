@@ -75,12 +75,21 @@ async function lost(
 class TestBrokers implements RescueBrokers {
   readonly #cluster: TestCluster;
   readonly #open = new Set(['t-1']);
+  readonly #guestEpoch: number;
+  /** Offsets that were taken after the guest's epochs. */
+  byOthers = 0;
   silent: readonly number[] = [];
+  /** What the only group has committed, by partition. */
+  readonly groups = new Map([
+    [0, 30],
+    [1, 70],
+  ]);
   /** Brokers that do not tell which transactions are open. */
   untold: readonly number[] = [];
 
   constructor(cluster: TestCluster) {
     this.#cluster = cluster;
+    this.#guestEpoch = cluster.rowOf('t')?.leaderEpoch ?? -1;
   }
 
   async logs(brokerId: number, asked: Parameters<RescueBrokers['logs']>[1]) {
@@ -93,7 +102,12 @@ class TestBrokers implements RescueBrokers {
 
   async epochEnds(_topic: string, epochs: ReadonlyMap<number, number>) {
     await Promise.resolve();
-    return new Map([...epochs.keys()].map((partition) => [partition, END]));
+    return new Map(
+      [...epochs].map(([partition, epoch]) => [
+        partition,
+        epoch <= this.#guestEpoch ? END : END + this.byOthers,
+      ]),
+    );
   }
 
   async openAt(id: number, partitions: Parameters<RescueBrokers['open']>[0]) {
@@ -117,6 +131,18 @@ class TestBrokers implements RescueBrokers {
       this.#cluster.effect(`abort ${name}`, () => this.#open.delete(name));
     }
     return new Map(open.map((name) => [name, [OPEN]]));
+  }
+
+  async lowerGroups(logs: Parameters<RescueBrokers['lowerGroups']>[0]) {
+    await Promise.resolve();
+    const tooHigh = logs.filter(({ partition, end }) => (this.groups.get(partition) ?? 0) > end);
+    for (const { topic, partition, end } of tooHigh) {
+      this.#cluster.effect(`lower ${topic}-${partition}`, () => this.groups.set(partition, end));
+    }
+    const groups = [{ groupId: 'readers', from: 70 }];
+    return new Map(
+      tooHigh.map(({ partition }) => [`t-${partition}`, { groups, problem: undefined }]),
+    );
   }
 
   /** What the leaders do by themselves. */
@@ -180,15 +206,17 @@ describe('the rescue of mirror topics', () => {
     const brokers = new TestBrokers(cluster);
     const rescued: Rescued[] = await rescue(cluster, brokers).run();
     assertNative(cluster);
+    assert.deepEqual([...brokers.groups.values()], [30, END]);
     assert.deepEqual(
-      rescued.map(({ partition, lastMirroredOffset, closed }) => [
+      rescued.map(({ partition, lastMirroredOffset, closed, lowered }) => [
         partition,
         lastMirroredOffset,
         closed,
+        lowered.groups,
       ]),
       [
-        [0, END, []],
-        [1, END, [OPEN]],
+        [0, END, [], []],
+        [1, END, [OPEN], [{ groupId: 'readers', from: 70 }]],
       ],
     );
     const at = (what: string): number => {
@@ -203,6 +231,7 @@ describe('the rescue of mirror topics', () => {
       at('elect t-0'),
       at('row t-1 STOPPING'),
       at('abort t-1'),
+      at('lower t-1'),
       at('reassign t-0 [2,1,3]'),
       at('configs t -max.message.bytes'),
       at('row t-1 STOPPED'),
@@ -214,6 +243,14 @@ describe('the rescue of mirror topics', () => {
     );
   });
 
+  test('G18a: what others wrote after the last epoch of the guest was not mirrored', async () => {
+    const cluster = await lost();
+    const brokers = new TestBrokers(cluster);
+    brokers.byOthers = 1;
+    await rescue(cluster, brokers).run();
+    assertNative(cluster);
+  });
+
   test('G18a: goes on wherever it was cut short, from any state', async () => {
     for (const state of ['MIRRORING', 'PREPARING'] as const) {
       const whole = await lost(state);
@@ -222,12 +259,17 @@ describe('the rescue of mirror topics', () => {
       for (const point of killPoints(whole.effects)) {
         const cluster = await lost(state);
         const brokers = new TestBrokers(cluster);
+        // Where followers were in sync, one of them led between the guest and the rescue (G19).
+        brokers.byOthers = 1;
         cluster.restart(point);
         await untilKilled(() => rescue(cluster, brokers).run());
         cluster.restart();
         const again = rescue(cluster, brokers);
         if ((await again.plan()).length > 0) await again.run();
-        if (state === 'MIRRORING') assertNative(cluster);
+        if (state === 'MIRRORING') {
+          assertNative(cluster);
+          assert.deepEqual([...brokers.groups.values()], [30, END]);
+        }
         assert.equal((await again.plan()).length, 0, `${point.when} ${point.effects}`);
       }
     }
