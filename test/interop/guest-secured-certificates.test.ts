@@ -58,6 +58,13 @@ function client(name: string, subject: string, signer = authority): ClientSettin
 const grant = (at: KafkaCluster, options: string): Promise<number> =>
   grantAll(port(at), `kafka-acls.sh --add ${options}`);
 
+async function startCertified(): Promise<TwinlogBroker> {
+  const plainPort = await freePort();
+  const own = guestSettings({ security, port: plainPort, securePort: guestPort });
+  const settings = { ...own, 'listener.name.secure.ssl.principal.mapping.rules': RULES };
+  return await startGuest({ name: 'certified-guest', cluster, port: plainPort, settings });
+}
+
 async function reads(settings: ClientSettings): Promise<true> {
   return await until('the right to read', async () =>
     (await readFrom(guestPort, settings, TOPIC)).errorCode === 0 ? true : undefined,
@@ -90,16 +97,15 @@ test('G34: the check needs a certificate, and names rights by the name in it', {
   const nobody = await checkAs(cluster, settingsFile(directory, tlsClient(authority.file)));
   assert.equal(nobody.code, 1);
   assert.match(nobody.stdout, /alert (bad certificate|certificate required)/);
+  assert.match(nobody.stdout, /ssl\.keystore\.location/);
   const own = settingsFile(directory, tlsClient(authority.file, security.keystore));
+  await assert.rejects(startCertified(), /does not let this node read .*CLUSTER_ACTION/);
   const printed = await grantChecked(cluster, own);
   assert.match(printed, /--allow-principal 'User:CN=guest,O=Mirror Lab' --operation ClusterAction/);
 });
 
 test('G34 G35: it joins and mirrors, by certificates on both sides', { skip }, async () => {
-  const plainPort = await freePort();
-  const own = guestSettings({ security, port: plainPort, securePort: guestPort });
-  const settings = { ...own, 'listener.name.secure.ssl.principal.mapping.rules': RULES };
-  guest = await startGuest({ name: 'certified-guest', cluster, port: plainPort, settings });
+  guest = await startCertified();
   assert.ok((await memberIds(cluster)).includes(GUEST_ID));
   const who = "--allow-principal 'User:CN=mirror,O=Mirror Lab'";
   const topics = `--topic ${TOPIC} --topic __mirror_state`;

@@ -91,7 +91,8 @@ export function unreachable(name: string, address: HostPort, error: ConnectionEr
   const causes = ['authentication', 'closed', 'ECONNRESET', 'timeout', 'malformed'];
   const fix = causes.includes(error.cause)
     ? 'If it listens with TLS or SASL, give a file with the settings of a client to ' +
-      '--command-config. Else check that it runs and that the address is right.'
+      '--command-config, and name a certificate in it (ssl.keystore.location) where clients must ' +
+      'show one. Else check that it runs and that the address is right.'
     : 'Check that it runs, that the address is right, and that no firewall is in between.';
   const why = /^E[A-Z]+$/.test(error.cause) ? error.cause : error.message;
   return problem(name, `${text(address)} cannot be asked: ${why}`, fix);

@@ -43,6 +43,8 @@ export interface Probe {
 }
 
 const CONTROLLERS = 2;
+const NO_RIGHT =
+  'its principal needs CLUSTER_ACTION on the cluster (twinlog guest check says how to grant it)';
 
 /** Rejects with {@link WrongCluster}, or with a ConnectionError that says what the node is not. */
 export async function probe(
@@ -125,6 +127,10 @@ async function askForLeader(
   });
   if (response.errorCode === errors.INCONSISTENT_CLUSTER_ID.code) {
     throw wrongCluster(connection, clusterId);
+  }
+  if (response.errorCode === errors.CLUSTER_AUTHORIZATION_FAILED.code) {
+    const refusal = `${addressText(connection)} does not let this node read the metadata`;
+    throw new ConnectionError('authentication', `${refusal}: ${NO_RIGHT}`);
   }
   const partition = response.responses[0]?.partitions[0];
   if (response.errorCode !== errors.NONE.code || partition === undefined) {

@@ -96,6 +96,8 @@ export class FakeQuorum {
   readonly dialled: number[] = [];
   /** Nodes that take connections and requests, and answer none but ApiVersions. */
   readonly hung = new Set<number>();
+  /** Nobody has the right to ask anything. */
+  isForbidden = false;
   /** Runs once, behind the first piece of a snapshot. */
   afterPiece: (() => void) | undefined;
   readonly #down = new Set<number>();
@@ -183,7 +185,11 @@ export class FakeQuorum {
     if (apiKey === 18) return;
     if (this.hung.has(nodeId)) return;
     this.asked.push(`${nodeId} ${apiKey}`);
-    if (apiKey === 60) {
+    if (this.isForbidden && apiKey === 60) {
+      send(DescribeClusterResponse, { ...this.#description(), errorCode: 31, brokers: [] });
+    } else if (this.isForbidden && apiKey === 1) {
+      send(FetchResponse, { errorCode: 31, responses: [] });
+    } else if (apiKey === 60) {
       const asked = codec(DescribeClusterRequest, apiVersion).read(body);
       assert.equal(asked.endpointType, 2);
       send(DescribeClusterResponse, this.#description());

@@ -10,6 +10,16 @@ import { nodeRuntime } from '../../../src/io/node/node-runtime.ts';
 import { QuorumUnavailable } from '../../../src/metadata/quorum/quorum-client.ts';
 import { RemoteController } from '../../../src/metadata/quorum/remote-controller.ts';
 import { CertificateAuthority } from '../../io/certificates.ts';
+import { FakeQuorum } from './fake-quorum.ts';
+
+const NOBODY = {
+  clusterId: undefined,
+  nodeId: 7,
+  directoryId: ZERO_UUID,
+  refence: () => Promise.resolve(),
+  schemasOf: () => undefined,
+  onFatal: assert.fail,
+} as const;
 
 test('G34 the first contact fails at once with the reason, not after half a minute', async (t) => {
   const directory = mkdtempSync(join(tmpdir(), 'twinlog-quorum-'));
@@ -33,12 +43,7 @@ test('G34 the first contact fails at once with the reason, not after half a minu
     {
       bootstrapControllers: [{ host: '127.0.0.1', port: listener.port }],
       security: { tls: { trusted, checkHostName: true } },
-      clusterId: undefined,
-      nodeId: 7,
-      directoryId: ZERO_UUID,
-      refence: () => Promise.resolve(),
-      schemasOf: () => undefined,
-      onFatal: assert.fail,
+      ...NOBODY,
     },
   );
   t.after(() => controller.close());
@@ -48,4 +53,16 @@ test('G34 the first contact fails at once with the reason, not after half a minu
     return true;
   });
   assert.equal(timers, 0, 'nothing was tried again');
+});
+
+test('G34 so it does where the right is missing, and says which', async (t) => {
+  const quorum = new FakeQuorum(1);
+  quorum.isForbidden = true;
+  const bootstrapControllers = [FakeQuorum.address(1)];
+  const controller = new RemoteController(quorum.runtime, { ...NOBODY, bootstrapControllers });
+  t.after(() => controller.close());
+  await assert.rejects(controller.clusterId(), {
+    message: /c1:9093 does not let this node read .* needs CLUSTER_ACTION on the cluster/,
+  });
+  assert.deepEqual(quorum.asked, ['1 60', '1 1'], 'nothing was tried again');
 });
