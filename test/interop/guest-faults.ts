@@ -146,6 +146,8 @@ export class Intruder {
       // Quick to give up and to ask again, and nothing that one refusal would end.
       'linger.ms': '0',
       'enable.idempotence': 'false',
+      // A retry of what was appended, but answered too late, would be there twice.
+      retries: '0',
       acks: 'all',
       'max.block.ms': '1000',
       'request.timeout.ms': '1000',
