@@ -258,9 +258,10 @@ export interface SecuredGuest {
 export function guestSettings({ security, port, securePort }: SecuredGuest): ClientSettings {
   const { protocol = 'SASL_SSL', keystore, truststore } = security;
   const name = 'listener.name.secure';
+  const plain = 'PLAINTEXT:PLAINTEXT';
   const common = {
     listeners: `PLAINTEXT://127.0.0.1:${port},SECURE://127.0.0.1:${securePort}`,
-    'listener.security.protocol.map': `PLAINTEXT:PLAINTEXT,SECURE:${protocol},CONTROLLER:${protocol}`,
+    'listener.security.protocol.map': `${plain},SECURE:${protocol},CONTROLLER:${protocol}`,
     'inter.broker.listener.name': 'SECURE',
     'controller.listener.names': 'CONTROLLER',
     'ssl.keystore.type': 'PEM',
