@@ -60,6 +60,8 @@ export class NodeConnection implements Connection {
     this.localPort = socket.localPort ?? 0;
     this.#peer = `${this.remoteAddress}:${socket.remotePort ?? 0}`;
     if (reads === 'copied') socket.on('data', (chunk: Uint8Array) => this.#deliver(chunk));
+    // Without a read under way the first `resume` begins one a tick later, whoever paused since.
+    else socket.read(0);
     socket.pause();
     socket.on('drain', () => this.#drained());
     socket.on('end', () =>
