@@ -341,7 +341,8 @@ export class TestCluster {
     const responses = request.topics.map(({ name, partitions }) => ({
       name,
       partitions: partitions.map(({ partitionIndex, replicas }) => {
-        if (code === undefined) this.#reassignOne(name, partitionIndex, replicas ?? []);
+        if (code === undefined && replicas === null) this.#cancel(name, partitionIndex);
+        else if (code === undefined) this.#reassignOne(name, partitionIndex, replicas ?? []);
         const errorMessage = code === undefined ? null : 'as told';
         return { partitionIndex, errorCode: code ?? 0, errorMessage };
       }),
@@ -350,13 +351,32 @@ export class TestCluster {
     return { ...nothing, allowReplicationFactorChange: true, responses };
   }
 
-  /** As Apache Kafka's controller: done at once when all that are to have it are in sync. */
+  #cancel(topic: string, partition: number): void {
+    this.effect(`cancel ${topic}-${partition}`, () => {
+      const current = this.partition(topic, partition);
+      const { addingReplicas } = current;
+      this.#change(current, {
+        replicas: current.replicas.filter((each) => !addingReplicas.includes(each)),
+        isr: current.isr.filter((each) => !addingReplicas.includes(each)),
+        removingReplicas: [],
+        addingReplicas: [],
+      });
+    });
+  }
+
+  /**
+   * As Apache Kafka's controller: done at once when all that are to have it are in sync; from 4.4 on
+   * only if nothing is left of what one before it adds, which it forgets to clear.
+   */
   #reassignOne(topic: string, partition: number, target: readonly number[]): void {
     this.effect(`reassign ${topic}-${partition} [${target.join(',')}]`, () => {
       const current = this.partition(topic, partition);
       const removing = current.replicas.filter((each) => !target.includes(each));
-      const adding = target.filter((each) => !current.replicas.includes(each));
-      if (target.every((each) => current.isr.includes(each))) {
+      const fresh = target.filter((each) => !current.replicas.includes(each));
+      const pending = current.addingReplicas.filter((each) => target.includes(each));
+      const added = [...fresh, ...pending];
+      const adding = added.length > 0 ? added : current.addingReplicas;
+      if ([...target, ...adding].every((each) => current.isr.includes(each))) {
         this.commit(this.#completed(current, target, current.isr));
         return;
       }

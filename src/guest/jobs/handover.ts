@@ -181,7 +181,7 @@ export class Handover {
       }
     }
     if (wanted.length === 0) return;
-    const problems = await reassign(this.#context.controller, wanted);
+    const problems = await reassign(this.#context.controller, wanted, this.#context.image());
     for (const partition of wanted) {
       const problem = problems.get(nameOf(partition));
       if (problem !== undefined) this.#refused(nameOf(partition), partition.mirror, problem);

@@ -225,7 +225,7 @@ export class StraySweeper {
     const due = new Map<string, { readonly atMs: number; readonly epoch: number }>();
     const moves = plan.moves.filter((move) => this.#isDue(image, move, 'move', due));
     const elections = plan.elections.filter((each) => this.#isDue(image, each, 'elect', due));
-    const failed = await reassign(this.#context.controller, moves);
+    const failed = await reassign(this.#context.controller, moves, image);
     for (const { topic, partition } of moves) {
       const reason = failed.get(nameOf({ topic, partition }));
       if (reason !== undefined) problems.push({ topic, partition, reason });

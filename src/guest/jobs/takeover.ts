@@ -19,6 +19,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
+import { isGuest } from '../guest-brokers.ts';
 import { alterTopicConfigs, type TopicChanges } from './config-requests.ts';
 import type { JobOwnership } from './job-ownership.ts';
 import { type JobContext, nameOf, type PartitionName } from './job-ports.ts';
@@ -144,8 +145,10 @@ export class Takeover {
       }
     }
     if (wanted.length === 0) return;
-    const { controller, runtime } = this.#context;
-    const problems = await this.#options.whileUncordoned(() => reassign(controller, wanted));
+    const { controller, image, runtime } = this.#context;
+    const send = () => reassign(controller, wanted, image());
+    const namesGuests = wanted.some(({ replicas }) => replicas.some((id) => isGuest(image(), id)));
+    const problems = await (namesGuests ? this.#options.whileUncordoned(send) : send());
     for (const [name, problem] of problems) this.#refused(name, problem);
     const fields = { partitions: wanted.length, refused: problems.size };
     runtime.logger.info('mirror takeover: partitions reassigned', fields);

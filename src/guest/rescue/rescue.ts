@@ -302,7 +302,7 @@ export class Rescue {
     if (leaderless.length === 0) return;
     this.#options.onStep(`electing the longest replica of ${leaderless.length} partitions`);
     const order = leaderless.map((each) => ({ ...nameParts(each), replicas: electionOrder(each) }));
-    const [refused] = await reassign(controller, order);
+    const [refused] = await reassign(controller, order, this.#look.image);
     if (refused !== undefined) throw new RescueFailed(`${refused[0]}: ${refused[1]}`);
     const response = await controller.send(ElectLeadersRequest, ElectLeadersResponse, {
       electionType: UNCLEAN,

@@ -110,7 +110,9 @@ describe('G8: strays are moved to Apache brokers', () => {
     ]);
     cluster.fence(1, true);
     await job.pass();
-    assert.equal(cluster.trace[1], 'reassign n-0 [2]');
+    // Apache Kafka 4.4 would wait for the dead one, if its move were not cancelled first.
+    assert.deepEqual(cluster.trace.slice(1), ['cancel n-0', 'reassign n-0 [2]']);
+    assert.deepEqual(cluster.partition('n').addingReplicas, [2]);
   });
 
   test('fewer Apache brokers than replicas: it is moved, and reported', async () => {
