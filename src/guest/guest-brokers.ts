@@ -59,6 +59,12 @@ export function otherLiveGuests(image: MetadataImage, brokerId: number): number[
   return guests(image).flatMap(({ id }) => (id !== brokerId && isLive(image, id) ? [id] : []));
 }
 
+/** Whether Kafka refuses to name it in a reassignment, though it be a replica already (G7). */
+export function isCordonedGuest(image: MetadataImage, brokerId: number): boolean {
+  const { cordonedLogDirs = [] } = image.brokers.get(brokerId) ?? {};
+  return cordonedLogDirs.length > 0 && isGuest(image, brokerId);
+}
+
 /** Where the stride over the brokers starts for a topic: differs from topic to topic. */
 export function topicSeed(topic: string): number {
   return murmur2(Buffer.from(topic, 'utf8')) & 0x7fffffff;

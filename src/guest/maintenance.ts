@@ -12,7 +12,14 @@ import {
   NO_LEADER,
   type TopicImage,
 } from '../metadata/image.ts';
-import { GUEST_MAINTENANCE_CONFIG, guestFlag, guests, isGuest, isLive } from './guest-brokers.ts';
+import {
+  GUEST_MAINTENANCE_CONFIG,
+  guestFlag,
+  guests,
+  isCordonedGuest,
+  isGuest,
+  isLive,
+} from './guest-brokers.ts';
 import { setGuestFlag } from './guest-flags.ts';
 import { type JobController, nameOf } from './jobs/job-ports.ts';
 import { isLocked } from './jobs/topic-settings.ts';
@@ -81,11 +88,6 @@ function concerns(image: MetadataImage, leader: number, ids: readonly number[]):
   return !isGuest(image, leader) || ids.includes(leader);
 }
 
-/** Whether Kafka refuses to name it where an administrator moves a topic (G7). */
-function isCordoned(image: MetadataImage, id: number): boolean {
-  return isGuest(image, id) && (image.brokers.get(id)?.cordonedLogDirs.length ?? 0) > 0;
-}
-
 function waitsOn(
   image: MetadataImage,
   topic: TopicImage,
@@ -97,7 +99,7 @@ function waitsOn(
     if (!concerns(image, leader, ids)) continue;
     const live = replicas.filter((id) => isLive(image, id));
     const missing = live.filter((id) => !isr.includes(id));
-    const cordoned = live.filter((id) => isCordoned(image, id));
+    const cordoned = live.filter((id) => isCordonedGuest(image, id));
     if (leader === NO_LEADER) waits.set(index, 'it has no leader: start its guest');
     else if (isOpen) waits.set(index, 'its topic is not locked against writers yet');
     else if (missing.length > 0) waits.set(index, `not in sync: broker(s) ${missing.join(', ')}`);

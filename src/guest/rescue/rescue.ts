@@ -23,7 +23,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
-import { isLive } from '../guest-brokers.ts';
+import { isCordonedGuest, isLive } from '../guest-brokers.ts';
 import { alterTopicConfigs, type TopicChanges } from '../jobs/config-requests.ts';
 import { Handover } from '../jobs/handover.ts';
 import { isSettled } from '../jobs/handover-plan.ts';
@@ -301,8 +301,13 @@ export class Rescue {
     const leaderless = planned.filter((each) => !isLed(this.#look.image, this.#now(each)));
     if (leaderless.length === 0) return;
     this.#options.onStep(`electing the longest replica of ${leaderless.length} partitions`);
-    const order = leaderless.map((each) => ({ ...nameParts(each), replicas: electionOrder(each) }));
-    const [refused] = await reassign(controller, order, this.#look.image);
+    const { image } = this.#look;
+    // The dead one's cordon is there to stay; without it the order is the same for an election.
+    const order = leaderless.map((each) => ({
+      ...nameParts(each),
+      replicas: electionOrder(each).filter((id) => !isCordonedGuest(image, id)),
+    }));
+    const [refused] = await reassign(controller, order, image);
     if (refused !== undefined) throw new RescueFailed(`${refused[0]}: ${refused[1]}`);
     const response = await controller.send(ElectLeadersRequest, ElectLeadersResponse, {
       electionType: UNCLEAN,

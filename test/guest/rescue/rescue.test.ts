@@ -15,6 +15,7 @@ import {
   lostPartitions,
   missing,
 } from '../../../src/guest/rescue/rescue-plan.ts';
+import { metadataRecord } from '../../../src/metadata/record-framing.ts';
 import type { MirrorStateRow } from '../../../src/mirror/state-row.ts';
 import type { MirrorStateName } from '../../../src/mirror/states.ts';
 import { id, topic } from '../../metadata/harness.ts';
@@ -240,6 +241,21 @@ describe('the rescue of mirror topics', () => {
       [...order].sort((a, b) => a - b),
       order,
       cluster.trace.join('; '),
+    );
+  });
+
+  test('G7 G18a: a guest that died cordoned is named nowhere', async () => {
+    const cluster = await lost();
+    const { epoch: brokerEpoch, logDirs } = cluster.image.brokers.get(GUEST) ?? assert.fail();
+    const change = { brokerId: GUEST, brokerEpoch, cordonedLogDirs: [...logDirs] };
+    cluster.commit(metadataRecord('BrokerRegistrationChangeRecord', change));
+    await rescue(cluster, new TestBrokers(cluster)).run();
+    assertNative(cluster);
+    const moves = cluster.trace.filter((each) => each.startsWith('reassign'));
+    assert.ok(moves.length > 0);
+    assert.deepEqual(
+      moves.filter((each) => each.includes(String(GUEST))),
+      [],
     );
   });
 
