@@ -64,10 +64,14 @@ if (skip === false) {
 test('G8: the check names topics that the cluster should make first', { skip }, async () => {
   const cluster = await guestCluster();
   const before = await check('--node-id', String(GUEST_ID));
+  // With a cordon none of them will be placed on a guest.
+  const should = (...names: string[]) => (cluster.hasCordons ? [] : names);
   assert.deepEqual(complaints(before), [
-    'warning topic __consumer_offsets',
-    'warning topic __transaction_state',
-    'warning topic __share_group_state',
+    ...should(
+      'warning topic __consumer_offsets',
+      'warning topic __transaction_state',
+      'warning topic __share_group_state',
+    ),
     'warning who may write __mirror_state',
   ]);
   const server = [
@@ -81,7 +85,7 @@ test('G8: the check names topics that the cluster should make first', { skip }, 
   await Promise.allSettled(made);
   const after = await check('--node-id', String(GUEST_ID));
   assert.deepEqual(complaints(after), [
-    'warning topic __share_group_state',
+    ...should('warning topic __share_group_state'),
     'warning who may write __mirror_state',
   ]);
   assert.equal(after.get('node id')?.found, `${GUEST_ID} is free`);
