@@ -365,8 +365,8 @@ export class TestCluster {
   }
 
   /**
-   * As Apache Kafka's controller: done at once when all that are to have it are in sync. That of 4.4
-   * waits for what one before it adds, too, unless this one adds something itself.
+   * As Apache Kafka's controller: done at once when all that are to have it are in sync. That of
+   * 4.4 waits for what one before it adds, too, unless this one adds something itself.
    */
   #reassignOne(topic: string, partition: number, target: readonly number[]): void {
     this.effect(`reassign ${topic}-${partition} [${target.join(',')}]`, () => {
