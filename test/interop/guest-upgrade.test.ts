@@ -9,15 +9,16 @@ import { ensureAppCds } from './app-cds.ts';
 import { javaClient } from './clusters.ts';
 import { GUEST_ID, guestChecks, startGuest } from './guest.ts';
 import { memberIds, placement } from './guest-watch.ts';
-import { interopSkipReason } from './kafka-jars.ts';
+import { interopSkipReason, otherPassReason } from './kafka-jars.ts';
 import { until } from './mirror-watch.ts';
 import { tool } from './tools.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const skip =
-  process.env.TWINLOG_TEST === 'full'
+  otherPassReason() ||
+  (process.env.TWINLOG_TEST === 'full'
     ? await interopSkipReason()
-    : 'part of npm run test:full: it needs Apache Kafka 4.4';
+    : 'part of npm run test:full: it needs Apache Kafka 4.4');
 
 /** Before cordons, and the newest of Apache Kafka 4.4. */
 const [OLD_LEVEL, NEW_LEVEL] = [29, 33];
