@@ -73,6 +73,15 @@ function bases(bytes: Buffer): number[] {
   return found;
 }
 
+/** Leader epochs of the batches in log bytes, each with the first offset it has. */
+function epochStarts(bytes: Buffer): (readonly [epoch: number, offset: number])[] {
+  const found: (readonly [number, number])[] = [];
+  forEachBatch(bytes, 0, bytes.length, ({ partitionLeaderEpoch, baseOffset }) => {
+    if (found.at(-1)?.[0] !== partitionLeaderEpoch) found.push([partitionLeaderEpoch, baseOffset]);
+  });
+  return found;
+}
+
 async function lead(topic: string, replicas: readonly number[]): Promise<void> {
   await java.reassign(cluster.bootstrap, topic, { 0: replicas });
   await java.electPreferredLeader(cluster.bootstrap, topic, 0);
@@ -140,9 +149,12 @@ describe('a guest takes a partition back from Apache Kafka brokers', { skip }, (
     assert.deepEqual(bases(tail), [BEGIN, BEGIN + 10, BEGIN + 20]);
     assert.ok(tail.equals(all.subarray(all.length - tail.length)));
     history = Buffer.from(all.subarray(0, all.length - tail.length));
-    const epochs = [0, 1, 2].map((n) => new RecordBatch(history, 0).partitionLeaderEpoch + n);
-    const ends = epochs.map((epoch) => log.epochEndOffset(epoch).endOffset);
-    assert.deepEqual(ends, [50, 100, guest.partition(TOPIC).log.logEndOffset]);
+    // A leader that is being replaced may take a batch of the next round yet.
+    const starts = epochStarts(all);
+    assert.equal(starts.length, 3);
+    const ends = starts.map(([epoch]) => log.epochEndOffset(epoch).endOffset);
+    const [, second, third] = starts.map(([, offset]) => offset);
+    assert.deepEqual(ends, [second, third, log.logEndOffset]);
   });
 
   test('G29 elected, it cuts to that offset, and all that lies below stays', async () => {
