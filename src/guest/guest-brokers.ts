@@ -59,10 +59,23 @@ export function otherLiveGuests(image: MetadataImage, brokerId: number): number[
   return guests(image).flatMap(({ id }) => (id !== brokerId && isLive(image, id) ? [id] : []));
 }
 
-/** Whether Kafka refuses to name it in a reassignment, though it be a replica already (G7). */
-export function isCordonedGuest(image: MetadataImage, brokerId: number): boolean {
-  const { cordonedLogDirs = [] } = image.brokers.get(brokerId) ?? {};
-  return cordonedLogDirs.length > 0 && isGuest(image, brokerId);
+/**
+ * Whether Kafka refuses to name it in a creation or reassignment, though it be a replica already:
+ * all its log directories are cordoned (KIP-1066), a guest's by itself (G7).
+ */
+export function isCordoned(image: MetadataImage, brokerId: number): boolean {
+  const { logDirs = [], cordonedLogDirs = [] } = image.brokers.get(brokerId) ?? {};
+  return logDirs.length > 0 && logDirs.every((directory) => cordonedLogDirs.includes(directory));
+}
+
+/** The live brokers that are no guests and may be given replicas, by id. */
+export function openBrokers(image: MetadataImage): BrokerRegistrationImage[] {
+  return apacheBrokers(image).filter(({ id }) => isLive(image, id) && !isCordoned(image, id));
+}
+
+/** Why nothing can be done about replicas of these brokers, and what to do. */
+export function cordonReason(ids: readonly number[]): string {
+  return `broker(s) ${ids.join(', ')} are cordoned: uncordon a log directory (cordoned.log.dirs)`;
 }
 
 /** Where the stride over the brokers starts for a topic: differs from topic to topic. */
@@ -148,7 +161,10 @@ function nextReplica(
   return best as BrokerRegistrationImage;
 }
 
-/** Where each partition's replicas belong among the registered Apache brokers (G25). */
+/**
+ * Where each partition's replicas belong among the registered Apache brokers (G25); cordoned ones
+ * are among them only where there are not enough others.
+ */
 export function topicTargets(
   image: MetadataImage,
   topic: string,
@@ -156,5 +172,8 @@ export function topicTargets(
   replicationFactor: number,
 ): readonly (readonly number[])[] {
   const seed = topicSeed(topic);
-  return spreadReplicas(apacheBrokers(image), { partitions, replicationFactor, seed });
+  const all = apacheBrokers(image);
+  const others = all.filter(({ id }) => !isCordoned(image, id));
+  const brokers = others.length >= replicationFactor ? others : all;
+  return spreadReplicas(brokers, { partitions, replicationFactor, seed });
 }

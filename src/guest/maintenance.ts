@@ -16,7 +16,7 @@ import {
   GUEST_MAINTENANCE_CONFIG,
   guestFlag,
   guests,
-  isCordonedGuest,
+  isCordoned,
   isGuest,
   isLive,
 } from './guest-brokers.ts';
@@ -99,7 +99,7 @@ function waitsOn(
     if (!concerns(image, leader, ids)) continue;
     const live = replicas.filter((id) => isLive(image, id));
     const missing = live.filter((id) => !isr.includes(id));
-    const cordoned = live.filter((id) => isCordonedGuest(image, id));
+    const cordoned = live.filter((id) => isGuest(image, id) && isCordoned(image, id));
     if (leader === NO_LEADER) waits.set(index, 'it has no leader: start its guest');
     else if (isOpen) waits.set(index, 'its topic is not locked against writers yet');
     else if (missing.length > 0) waits.set(index, `not in sync: broker(s) ${missing.join(', ')}`);

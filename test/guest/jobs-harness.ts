@@ -5,6 +5,7 @@
  */
 import assert from 'node:assert/strict';
 import { type Uuid, ZERO_UUID } from '../../src/base/uuid.ts';
+import { isCordoned } from '../../src/guest/guest-brokers.ts';
 import { Handover, type HandoverOptions } from '../../src/guest/jobs/handover.ts';
 import { GuestIsrRule } from '../../src/guest/jobs/isr-rule.ts';
 import { JobOwnership } from '../../src/guest/jobs/job-ownership.ts';
@@ -170,6 +171,14 @@ export class TestCluster {
     );
   }
 
+  /** Cordons the directories of a broker, or none of them. */
+  cordon(brokerId: number, cordoned: boolean): void {
+    const { epoch: brokerEpoch, logDirs } = this.image.brokers.get(brokerId) ?? assert.fail();
+    const cordonedLogDirs = cordoned ? [...logDirs] : [];
+    const change = { brokerId, brokerEpoch, cordonedLogDirs };
+    this.commit(metadataRecord('BrokerRegistrationChangeRecord', change));
+  }
+
   setConfig(topic: string, name: string, value: string | null): void {
     this.commit(config(TOPIC, topic, name, value));
   }
@@ -284,6 +293,10 @@ export class TestCluster {
       const message = this.refusedConfigs.get(bad.name) ?? '';
       return { code: errors.INVALID_CONFIG.code, message };
     }
+    const named = topic.assignments.flatMap(({ brokerIds }) => brokerIds);
+    if (named.some((each) => isCordoned(this.image, each))) {
+      return { code: errors.INVALID_REPLICA_ASSIGNMENT.code, message: 'it is cordoned' };
+    }
     const live = [...this.image.brokers.values()].filter(({ fenced }) => !fenced).length;
     const wanted = topic.replicationFactor === -1 ? 3 : topic.replicationFactor;
     if (topic.assignments.length > 0 || wanted <= live) return undefined;
@@ -336,11 +349,13 @@ export class TestCluster {
 
   #reassign(
     request: AlterPartitionReassignmentsRequest,
-    code: ErrorCode | undefined,
+    failure: ErrorCode | undefined,
   ): AlterPartitionReassignmentsResponse {
     const responses = request.topics.map(({ name, partitions }) => ({
       name,
       partitions: partitions.map(({ partitionIndex, replicas }) => {
+        const isRefused = (replicas ?? []).some((each) => isCordoned(this.image, each));
+        const code = isRefused ? errors.INVALID_REPLICA_ASSIGNMENT.code : failure;
         if (code === undefined && replicas === null) this.#cancel(name, partitionIndex);
         else if (code === undefined) this.#reassignOne(name, partitionIndex, replicas ?? []);
         const errorMessage = code === undefined ? null : 'as told';

@@ -18,7 +18,14 @@ import {
 } from '../../metadata/image.ts';
 import type { MirrorStateRow } from '../../mirror/state-row.ts';
 import { MirrorState, stateName } from '../../mirror/states.ts';
-import { apacheBrokers, isGuest, isLive, topicTargets } from '../guest-brokers.ts';
+import {
+  apacheBrokers,
+  cordonReason,
+  isCordoned,
+  isGuest,
+  isLive,
+  topicTargets,
+} from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
 import { type ConfigChange, restoreChanges } from './topic-settings.ts';
@@ -104,9 +111,12 @@ export function planPartition(
 function planReassignment(view: HandoverView, partition: PartitionRegistration): PartitionStep {
   const { image, brokerId } = view;
   const ids = futureReplicas(partition).filter((id) => !isGuest(image, id));
-  const live = ids.filter((id) => isLive(image, id));
+  const live = ids.filter((id) => isLive(image, id) && !isCordoned(image, id));
   const readyMs = view.readyForMs(partition);
-  if (live.length === 0) return planNewReplica(view, partition, ids);
+  if (live.length === 0) {
+    const dead = ids.filter((id) => !isLive(image, id));
+    return planNewReplica(view, partition, dead.length < ids.length ? [] : dead);
+  }
   const isIn = (id: number): boolean => partition.isr.includes(id);
   const isLedHere = partition.leader === brokerId;
   const fetching = live.filter((id) => !isLedHere || view.fetchedRecently(partition, id));
@@ -123,8 +133,9 @@ function planReassignment(view: HandoverView, partition: PartitionRegistration):
 }
 
 /**
- * None of the brokers that have the partition, or are to have it, is alive. Where there are none at
- * all, or they stay away, another one gets a replica: the reassignment ends when it is in sync.
+ * None of the brokers that have the partition, or are to have it, is alive and may be named. Where
+ * there are none at all, they stay away (`dead`), or a live one is cordoned, another one gets a
+ * replica: the reassignment ends when it is in sync.
  */
 function planNewReplica(
   view: HandoverView,
@@ -135,8 +146,10 @@ function planNewReplica(
   const all = apacheBrokers(image).length;
   const count = image.topicsById.get(partition.topicId)?.partitions.size ?? 0;
   const order = topicTargets(image, partition.topic, count, all)[partition.partition] ?? [];
-  const [first] = order.filter((id) => isLive(image, id));
-  if (first === undefined) return wait('no Apache broker is alive');
+  const live = order.filter((id) => isLive(image, id));
+  if (live.length === 0) return wait('no Apache broker is alive');
+  const [first] = live.filter((id) => !isCordoned(image, id));
+  if (first === undefined) return wait(cordonReason(live));
   if (dead.length > 0 && view.readyForMs(partition) < LAGGING_PATIENCE_MS) {
     return wait(`no Apache broker that has it is alive: ${listed(dead)}`);
   }
@@ -196,7 +209,7 @@ export function planTopic(
   };
 }
 
-/** Replicas that were left out because their brokers were dead, or never were there (G24). */
+/** Replicas that were left out: their brokers were dead or cordoned, or never were there (G24). */
 export function planOwed(
   image: MetadataImage,
   topic: TopicImage,
@@ -226,7 +239,11 @@ function owedStep(
   if (missing.length === 0) return { kind: 'done' };
   const live = missing.filter((id) => isLive(image, id));
   if (live.length === 0) return wait(`broker(s) ${listed(missing)} must come back for a replica`);
-  const wanted = [...has, ...live];
+  const open = live.filter((id) => !isCordoned(image, id));
+  if (open.length === 0) return wait(cordonReason(live));
+  const kept = has.filter((id) => isCordoned(image, id));
+  if (kept.length > 0) return wait(cordonReason(kept));
+  const wanted = [...has, ...open];
   const isTarget = wanted.length === target.length && target.every((id) => wanted.includes(id));
   return { kind: 'reassign', replicas: isTarget ? target : wanted };
 }

@@ -26,7 +26,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
-import { apacheBrokers, isGuest, isLive } from '../guest-brokers.ts';
+import { cordonReason, isCordoned, isGuest, isLive, openBrokers } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import { isOver } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
@@ -123,8 +123,10 @@ function planMove(
   load: Map<number, number>,
 ): { readonly replicas?: readonly number[]; readonly problem?: string } {
   const future = futureReplicas(partition);
-  const brokers = apacheBrokers(image).filter(({ id }) => isLive(image, id));
+  const brokers = openBrokers(image);
   const kept = keptReplicas(image, partition, future, brokers);
+  const cordoned = kept.filter((id) => isCordoned(image, id));
+  if (cordoned.length > 0) return { problem: cordonReason(cordoned) };
   const added = newReplicas(image, brokers, kept, future.length - kept.length, load);
   const replicas = [...kept, ...added];
   if (replicas.length === 0) return { problem: 'there is no other live broker to move it to' };

@@ -29,8 +29,11 @@ import type {
 import type { EncodableOf } from '../../protocol/schema.ts';
 import {
   apacheBrokers,
+  cordonReason,
+  isCordoned,
   isGuest,
   isLive,
+  openBrokers,
   otherLiveGuests,
   spreadReplicas,
   topicSeed,
@@ -131,9 +134,9 @@ export function mirrorAssignments(
 ): number[][] {
   const { name, partitions, replicationFactor } = topic;
   const others = otherLiveGuests(image, brokerId);
-  const registered = apacheBrokers(image);
-  const live = registered.filter(({ id }) => isLive(image, id));
-  const brokers = live.length >= replicationFactor ? live : registered;
+  const open = openBrokers(image);
+  const named = apacheBrokers(image).filter(({ id }) => !isCordoned(image, id));
+  const brokers = open.length >= replicationFactor ? open : named;
   const wish = { partitions, replicationFactor, seed: topicSeed(name) };
   return spreadReplicas(brokers, wish).map((targets) => [brokerId, ...others, ...targets]);
 }
@@ -258,8 +261,10 @@ export class TopicAdditions {
       const message = `Topic '${name}' does not exist here, nor is its partition count given.`;
       return refuse(errors.UNKNOWN_TOPIC_OR_PARTITION.code, message);
     }
-    if (apacheBrokers(image).length === 0) {
-      const message = 'A mirror topic needs a broker that is no guest: none is registered.';
+    const apache = apacheBrokers(image).map(({ id }) => id);
+    if (apache.every((each) => isCordoned(image, each))) {
+      const why = apache.length === 0 ? 'none is registered' : cordonReason(apache);
+      const message = `A mirror topic needs a broker that is no guest: ${why}.`;
       return refuse(errors.INVALID_REPLICATION_FACTOR.code, message);
     }
     if (!isLive(image, this.#context.brokerId)) {

@@ -23,7 +23,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
-import { isCordonedGuest, isLive } from '../guest-brokers.ts';
+import { cordonReason, isCordoned, isGuest, isLive } from '../guest-brokers.ts';
 import { alterTopicConfigs, type TopicChanges } from '../jobs/config-requests.ts';
 import { Handover } from '../jobs/handover.ts';
 import { isSettled } from '../jobs/handover-plan.ts';
@@ -206,6 +206,10 @@ export class Rescue {
     const { onStep } = this.#options;
     const planned = (await this.plan()).filter(({ leader }) => leader !== undefined);
     const topics = [...new Set(planned.map(({ topic }) => topic.name))];
+    const named = new Set(planned.flatMap(({ apache }) => apache));
+    const cordoned = [...named].filter((id) => isCordoned(this.#look.image, id));
+    if (cordoned.length > 0)
+      throw new RescueFailed(`Nothing is changed: ${cordonReason(cordoned)}`);
     onStep(`taking the mirrors over from the lost guests: ${topics.length} topics`);
     await this.#detach(planned);
     onStep('locking the topics against writers');
@@ -305,7 +309,7 @@ export class Rescue {
     // The dead one's cordon is there to stay; without it the order is the same for an election.
     const order = leaderless.map((each) => ({
       ...nameParts(each),
-      replicas: electionOrder(each).filter((id) => !isCordonedGuest(image, id)),
+      replicas: electionOrder(each).filter((id) => !(isGuest(image, id) && isCordoned(image, id))),
     }));
     const [refused] = await reassign(controller, order, image);
     if (refused !== undefined) throw new RescueFailed(`${refused[0]}: ${refused[1]}`);

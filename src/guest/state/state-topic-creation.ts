@@ -12,7 +12,7 @@ import {
   CreateTopicsResponse,
 } from '../../protocol/messages/19-create-topics.ts';
 import type { EncodableOf } from '../../protocol/schema.ts';
-import { apacheBrokers, isLive, spreadReplicas, topicSeed } from '../guest-brokers.ts';
+import { openBrokers, spreadReplicas, topicSeed } from '../guest-brokers.ts';
 import type { JobController } from '../jobs/job-ports.ts';
 
 /** How long the controller may take, in ms. */
@@ -32,7 +32,7 @@ export function stateTopicRequest(
   image: MetadataImage,
   { partitions, replicationFactor }: StateTopicWish,
 ): EncodableOf<typeof CreateTopicsRequest> | undefined {
-  const brokers = apacheBrokers(image).filter(({ id }) => isLive(image, id));
+  const brokers = openBrokers(image);
   if (brokers.length === 0) return undefined;
   const replicas = Math.min(replicationFactor, brokers.length);
   const wish = { partitions, replicationFactor: replicas, seed: topicSeed(MIRROR_STATE_TOPIC) };

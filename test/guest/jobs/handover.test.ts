@@ -426,6 +426,64 @@ describe('G24: targets that are dead', () => {
   });
 });
 
+describe('G24: targets that are cordoned, which Kafka refuses to name', () => {
+  test('one is left out at once, and added when it is cordoned no longer', async () => {
+    const cluster = await leaving([[GUEST, 1, 2, 3]]);
+    cluster.cordon(2, true);
+    const guest = new Process(cluster);
+    await guest.run();
+    assert.equal(cluster.trace[0], 'reassign t-0 [1,3]');
+    assert.equal(cluster.rowOf('t')?.state, MirrorState.STOPPED);
+    assert.match(guest.reasons().join(), /^t-0: broker\(s\) 2 are cordoned: uncordon /);
+    assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 3);
+    cluster.cordon(2, false);
+    await guest.run();
+    cluster.setIsr('t', 0, [1, 3, 2]);
+    await guest.run();
+    assert.deepEqual([...cluster.partition('t').replicas].sort(), [1, 2, 3]);
+    assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 0);
+  });
+
+  test('another one takes its place where there is one', async () => {
+    const cluster = await leaving([[GUEST, 1, 2]], { targetReplicationFactor: 2 });
+    cluster.cordon(2, true);
+    const guest = new Process(cluster);
+    await guest.run();
+    cluster.setIsr('t', 0, [1, 3]);
+    await guest.run();
+    assert.deepEqual([...cluster.partition('t').replicas].sort(), [1, 3]);
+    assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 0);
+    assert.deepEqual(guest.reasons(), []);
+  });
+
+  test('all that have it are: another one gets a copy before they are let go', async () => {
+    const cluster = await leaving([[GUEST, 2, 3]], { targetReplicationFactor: 1 });
+    for (const each of [2, 3]) cluster.cordon(each, true);
+    const guest = new Process(cluster);
+    await guest.handover.pass();
+    await guest.handover.pass();
+    assert.deepEqual(cluster.trace, ['reassign t-0 [1]']);
+    assert.deepEqual(cluster.partition('t').addingReplicas, [1]);
+    assert.equal(cluster.partition('t').leader, GUEST);
+    await guest.run();
+    assert.deepEqual(cluster.partition('t').replicas, [1]);
+    assert.equal(cluster.rowOf('t')?.state, MirrorState.STOPPED);
+  });
+
+  test('every broker is: it waits, and says what to do', async () => {
+    const cluster = await leaving([[GUEST, 1, 2, 3]]);
+    for (const each of [1, 2, 3]) cluster.cordon(each, true);
+    const guest = new Process(cluster);
+    await guest.run();
+    assert.deepEqual(cluster.trace, []);
+    assert.match(guest.reasons().join(), /cordoned: uncordon a log directory/);
+    cluster.cordon(3, false);
+    await guest.run();
+    assert.equal(cluster.trace[0], 'reassign t-0 [3]');
+    assert.equal(cluster.partition('t').leader, 3);
+  });
+});
+
 describe('G23: two guests', () => {
   async function pair(): Promise<TestCluster> {
     const cluster = await leaving([

@@ -115,6 +115,20 @@ describe('G8: strays are moved to Apache brokers', () => {
     assert.deepEqual(cluster.partition('n').addingReplicas, [2]);
   });
 
+  test('a cordoned broker is not chosen; what has one stays, and is reported', async () => {
+    const cluster = native('n', 1, [GUEST], [2, GUEST]);
+    cluster.cordon(2, true);
+    const job = sweeper(cluster);
+    await job.pass();
+    assert.deepEqual(cluster.trace, ['reassign n-0 [1]']);
+    assert.deepEqual(
+      job
+        .explain()
+        .map(({ partition, reason }) => [partition, /^broker\(s\) 2 are cor/.test(reason)]),
+      [[1, true]],
+    );
+  });
+
   test('fewer Apache brokers than replicas: it is moved, and reported', async () => {
     const cluster = native('n', 1, [1, 2, 3, GUEST]);
     const job = sweeper(cluster);

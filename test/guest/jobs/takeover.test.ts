@@ -138,6 +138,20 @@ describe('a native topic is taken over', () => {
     assert.deepEqual(leaders(process), [GUEST, GUEST]);
   });
 
+  test('G29 a cordoned broker that has it is told, and waited for', async () => {
+    const process = new Process(await taken());
+    process.cluster.cordon(2, true);
+    await process.run();
+    assert.equal(leaders(process).includes(GUEST), false);
+    assert.match(
+      process.takeover.explain()[0]?.reason ?? '',
+      /^broker\(s\) 2 are cordoned: uncord/,
+    );
+    process.cluster.cordon(2, false);
+    await process.run();
+    assert.deepEqual(leaders(process), [GUEST, GUEST]);
+  });
+
   test('G29 leadership that goes back to an Apache broker is taken again', async () => {
     const process = new Process(await taken());
     await process.run();

@@ -143,6 +143,14 @@ describe('G12: a topic is made', () => {
     assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 1);
   });
 
+  test('a cordoned broker, which Kafka refuses to name, gets none', async () => {
+    const cluster = await new TestCluster().withMirror();
+    cluster.cordon(2, true);
+    assert.deepEqual(outcomes(await add(cluster, ['t'])), ['t NONE']);
+    assert.deepEqual([...cluster.partition('t').replicas].sort(), [1, GUEST, 3].sort());
+    assert.equal(cluster.catalog.topic('t')?.targetReplicationFactor, 3);
+  });
+
   test('many partitions are made by several requests that a controller can take', async () => {
     const cluster = await new TestCluster().withMirror();
     const sizes: number[] = [];
@@ -246,6 +254,10 @@ describe('what is refused leaves nothing behind', () => {
     cluster.fence(GUEST, true);
     assert.deepEqual(outcomes(await add(cluster, ['t'])), ['t BROKER_NOT_AVAILABLE']);
     cluster.fence(GUEST, false);
+    for (const brokerId of [1, 2, 3]) cluster.cordon(brokerId, true);
+    const response = await add(cluster, ['t']);
+    assert.deepEqual(outcomes(response), ['t INVALID_REPLICATION_FACTOR']);
+    assert.match(response.errorMessage ?? '', /broker\(s\) 1, 2, 3 are cordoned/);
     for (const brokerId of [1, 2, 3]) {
       cluster.commit(
         metadataRecord('UnregisterBrokerRecord', { brokerId, brokerEpoch: 100 + brokerId }),

@@ -15,7 +15,6 @@ import {
   lostPartitions,
   missing,
 } from '../../../src/guest/rescue/rescue-plan.ts';
-import { metadataRecord } from '../../../src/metadata/record-framing.ts';
 import type { MirrorStateRow } from '../../../src/mirror/state-row.ts';
 import type { MirrorStateName } from '../../../src/mirror/states.ts';
 import { id, topic } from '../../metadata/harness.ts';
@@ -246,9 +245,7 @@ describe('the rescue of mirror topics', () => {
 
   test('G7 G18a: a guest that died cordoned is named nowhere', async () => {
     const cluster = await lost();
-    const { epoch: brokerEpoch, logDirs } = cluster.image.brokers.get(GUEST) ?? assert.fail();
-    const change = { brokerId: GUEST, brokerEpoch, cordonedLogDirs: [...logDirs] };
-    cluster.commit(metadataRecord('BrokerRegistrationChangeRecord', change));
+    cluster.cordon(GUEST, true);
     await rescue(cluster, new TestBrokers(cluster)).run();
     assertNative(cluster);
     const moves = cluster.trace.filter((each) => each.startsWith('reassign'));
@@ -257,6 +254,16 @@ describe('the rescue of mirror topics', () => {
       moves.filter((each) => each.includes(String(GUEST))),
       [],
     );
+  });
+
+  test('G18a: a cordoned broker that has a topic is told before anything is changed', async () => {
+    const cluster = await lost();
+    cluster.trace.length = 0;
+    cluster.cordon(2, true);
+    await assert.rejects(rescue(cluster, new TestBrokers(cluster)).run(), {
+      message: /^Nothing is changed: broker\(s\) 2 are cordoned: uncordon /,
+    });
+    assert.deepEqual(cluster.trace, []);
   });
 
   test('G18a: what others wrote after the last epoch of the guest was not mirrored', async () => {
