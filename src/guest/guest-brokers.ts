@@ -68,14 +68,22 @@ export function isCordoned(image: MetadataImage, brokerId: number): boolean {
   return logDirs.length > 0 && logDirs.every((directory) => cordonedLogDirs.includes(directory));
 }
 
-/** The live brokers that are no guests and may be given replicas, by id. */
-export function openBrokers(image: MetadataImage): BrokerRegistrationImage[] {
-  return apacheBrokers(image).filter(({ id }) => isLive(image, id) && !isCordoned(image, id));
+/** The brokers that are no guests and may be named, live or not, by id. */
+export function uncordonedBrokers(image: MetadataImage): BrokerRegistrationImage[] {
+  return apacheBrokers(image).filter(({ id }) => !isCordoned(image, id));
 }
 
-/** Why nothing can be done about replicas of these brokers, and what to do. */
-export function cordonReason(ids: readonly number[]): string {
-  return `broker(s) ${ids.join(', ')} are cordoned: uncordon a log directory (cordoned.log.dirs)`;
+/** Those of them that are live. */
+export function openBrokers(image: MetadataImage): BrokerRegistrationImage[] {
+  return uncordonedBrokers(image).filter(({ id }) => isLive(image, id));
+}
+
+/** Which of these brokers must not be named, and what to do; undefined: all of them may be. */
+export function cordonProblem(image: MetadataImage, ids: readonly number[]): string | undefined {
+  const cordoned = ids.filter((id) => isCordoned(image, id));
+  if (cordoned.length === 0) return undefined;
+  const who = `broker(s) ${cordoned.join(', ')} are cordoned`;
+  return `${who}: uncordon a log directory (cordoned.log.dirs)`;
 }
 
 /** Where the stride over the brokers starts for a topic: differs from topic to topic. */
@@ -172,8 +180,7 @@ export function topicTargets(
   replicationFactor: number,
 ): readonly (readonly number[])[] {
   const seed = topicSeed(topic);
-  const all = apacheBrokers(image);
-  const others = all.filter(({ id }) => !isCordoned(image, id));
-  const brokers = others.length >= replicationFactor ? others : all;
+  const named = uncordonedBrokers(image);
+  const brokers = named.length >= replicationFactor ? named : apacheBrokers(image);
   return spreadReplicas(brokers, { partitions, replicationFactor, seed });
 }

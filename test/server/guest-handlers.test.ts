@@ -383,8 +383,9 @@ test('the log directory shows the size of each replica; there is no other to mov
   const settings = { 'log.dirs': '/data' };
   const register = brokerRecord(1);
   assert.ok(register.type === 'RegisterBrokerRecord');
-  const cordonedLogDirs = [uuidOf(50)];
-  const cordoned = { ...register, value: { ...register.value, cordonedLogDirs } };
+  const logDirs = [uuidOf(50)];
+  const value = { ...register.value, logDirs, cordonedLogDirs: logDirs };
+  const cordoned = { ...register, value };
   const services = servicesOf({ replicas, settings, image: imageOf([cordoned]) });
   const isCordoned = async (version: number, image = imageOf([cordoned])) => {
     const asked = servicesOf({ replicas, settings, image });

@@ -17,6 +17,7 @@ import {
   GUEST_MAINTENANCE_CONFIG,
   GUEST_UNCORDON_CONFIG,
   guestFlag,
+  isCordoned,
   otherLiveGuests,
 } from '../guest-brokers.ts';
 import { setGuestFlag } from '../guest-flags.ts';
@@ -90,8 +91,8 @@ export class Cordon {
   /** Follows what others ask for; takes back what this guest asked for, before a crash, too. */
   async pass(): Promise<void> {
     if (!this.isSupported()) return;
-    const isCordoned = this.#isCordoned(this.#options.brokerId);
-    if (isCordoned !== this.cordonedLogDirs().length > 0) this.#options.heartbeatNow();
+    const isShown = this.#isCordoned(this.#options.brokerId);
+    if (isShown !== this.cordonedLogDirs().length > 0) this.#options.heartbeatNow();
     await this.#tell();
   }
 
@@ -107,7 +108,7 @@ export class Cordon {
   }
 
   #isCordoned(id: number): boolean {
-    return (this.#options.image().brokers.get(id)?.cordonedLogDirs.length ?? 0) > 0;
+    return isCordoned(this.#options.image(), id);
   }
 
   async #askOthers(): Promise<void> {

@@ -20,7 +20,7 @@ import type { MirrorStateRow } from '../../mirror/state-row.ts';
 import { MirrorState, stateName } from '../../mirror/states.ts';
 import {
   apacheBrokers,
-  cordonReason,
+  cordonProblem,
   isCordoned,
   isGuest,
   isLive,
@@ -114,8 +114,8 @@ function planReassignment(view: HandoverView, partition: PartitionRegistration):
   const live = ids.filter((id) => isLive(image, id) && !isCordoned(image, id));
   const readyMs = view.readyForMs(partition);
   if (live.length === 0) {
-    const dead = ids.filter((id) => !isLive(image, id));
-    return planNewReplica(view, partition, dead.length < ids.length ? [] : dead);
+    const hasCordoned = ids.some((id) => isLive(image, id));
+    return planNewReplica(view, partition, hasCordoned ? [] : ids);
   }
   const isIn = (id: number): boolean => partition.isr.includes(id);
   const isLedHere = partition.leader === brokerId;
@@ -147,9 +147,8 @@ function planNewReplica(
   const count = image.topicsById.get(partition.topicId)?.partitions.size ?? 0;
   const order = topicTargets(image, partition.topic, count, all)[partition.partition] ?? [];
   const live = order.filter((id) => isLive(image, id));
-  if (live.length === 0) return wait('no Apache broker is alive');
   const [first] = live.filter((id) => !isCordoned(image, id));
-  if (first === undefined) return wait(cordonReason(live));
+  if (first === undefined) return wait(cordonProblem(image, live) ?? 'no Apache broker is alive');
   if (dead.length > 0 && view.readyForMs(partition) < LAGGING_PATIENCE_MS) {
     return wait(`no Apache broker that has it is alive: ${listed(dead)}`);
   }
@@ -240,9 +239,8 @@ function owedStep(
   const live = missing.filter((id) => isLive(image, id));
   if (live.length === 0) return wait(`broker(s) ${listed(missing)} must come back for a replica`);
   const open = live.filter((id) => !isCordoned(image, id));
-  if (open.length === 0) return wait(cordonReason(live));
-  const kept = has.filter((id) => isCordoned(image, id));
-  if (kept.length > 0) return wait(cordonReason(kept));
+  const problem = cordonProblem(image, open.length === 0 ? live : has);
+  if (problem !== undefined) return wait(problem);
   const wanted = [...has, ...open];
   const isTarget = wanted.length === target.length && target.every((id) => wanted.includes(id));
   return { kind: 'reassign', replicas: isTarget ? target : wanted };

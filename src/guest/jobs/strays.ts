@@ -26,7 +26,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
-import { cordonReason, isCordoned, isGuest, isLive, openBrokers } from '../guest-brokers.ts';
+import { cordonProblem, isGuest, isLive, openBrokers } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import { isOver } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
@@ -125,8 +125,8 @@ function planMove(
   const future = futureReplicas(partition);
   const brokers = openBrokers(image);
   const kept = keptReplicas(image, partition, future, brokers);
-  const cordoned = kept.filter((id) => isCordoned(image, id));
-  if (cordoned.length > 0) return { problem: cordonReason(cordoned) };
+  const cordoned = cordonProblem(image, kept);
+  if (cordoned !== undefined) return { problem: cordoned };
   const added = newReplicas(image, brokers, kept, future.length - kept.length, load);
   const replicas = [...kept, ...added];
   if (replicas.length === 0) return { problem: 'there is no other live broker to move it to' };

@@ -19,7 +19,7 @@ import {
 } from '../../metadata/image.ts';
 import type { MirrorStateRow } from '../../mirror/state-row.ts';
 import { MirrorState } from '../../mirror/states.ts';
-import { cordonReason, isCordoned, isGuest, isLive, otherLiveGuests } from '../guest-brokers.ts';
+import { cordonProblem, isGuest, isLive, otherLiveGuests } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import { isOver, isSettled } from './handover-plan.ts';
 import { futureReplicas, isMoving } from './isr-rule.ts';
@@ -119,8 +119,8 @@ function planPartition(
     if (!isLive(image, brokerId)) return wait(`guest ${brokerId} is fenced`);
     const others = otherLiveGuests(image, brokerId);
     const apache = future.filter((id) => !isGuest(image, id));
-    const cordoned = apache.filter((id) => isCordoned(image, id));
-    if (cordoned.length > 0) return wait(cordonReason(cordoned));
+    const problem = cordonProblem(image, apache);
+    if (problem !== undefined) return wait(problem);
     return { kind: 'reassign', replicas: [brokerId, ...others, ...apache] };
   }
   const from = row.takeoverOffsets?.[partition.partition] ?? 0;
@@ -181,7 +181,7 @@ function returnStep(
     return wait('its reassignment is under way');
   }
   if (apache.length === 0) return wait('no other broker has it');
-  const cordoned = apache.filter((id) => isCordoned(image, id));
-  if (cordoned.length > 0) return wait(cordonReason(cordoned));
+  const problem = cordonProblem(image, apache);
+  if (problem !== undefined) return wait(problem);
   return { kind: 'reassign', replicas: apache };
 }

@@ -29,14 +29,14 @@ import type {
 import type { EncodableOf } from '../../protocol/schema.ts';
 import {
   apacheBrokers,
-  cordonReason,
-  isCordoned,
+  cordonProblem,
   isGuest,
   isLive,
   openBrokers,
   otherLiveGuests,
   spreadReplicas,
   topicSeed,
+  uncordonedBrokers,
 } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
 import type { FailbackWish } from './failback.ts';
@@ -135,8 +135,7 @@ export function mirrorAssignments(
   const { name, partitions, replicationFactor } = topic;
   const others = otherLiveGuests(image, brokerId);
   const open = openBrokers(image);
-  const named = apacheBrokers(image).filter(({ id }) => !isCordoned(image, id));
-  const brokers = open.length >= replicationFactor ? open : named;
+  const brokers = open.length >= replicationFactor ? open : uncordonedBrokers(image);
   const wish = { partitions, replicationFactor, seed: topicSeed(name) };
   return spreadReplicas(brokers, wish).map((targets) => [brokerId, ...others, ...targets]);
 }
@@ -261,9 +260,9 @@ export class TopicAdditions {
       const message = `Topic '${name}' does not exist here, nor is its partition count given.`;
       return refuse(errors.UNKNOWN_TOPIC_OR_PARTITION.code, message);
     }
-    const apache = apacheBrokers(image).map(({ id }) => id);
-    if (apache.every((each) => isCordoned(image, each))) {
-      const why = apache.length === 0 ? 'none is registered' : cordonReason(apache);
+    if (uncordonedBrokers(image).length === 0) {
+      const apache = apacheBrokers(image).map(({ id }) => id);
+      const why = cordonProblem(image, apache) ?? 'none is registered';
       const message = `A mirror topic needs a broker that is no guest: ${why}.`;
       return refuse(errors.INVALID_REPLICATION_FACTOR.code, message);
     }

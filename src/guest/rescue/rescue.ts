@@ -23,7 +23,7 @@ import {
   ElectLeadersRequest,
   ElectLeadersResponse,
 } from '../../protocol/messages/43-elect-leaders.ts';
-import { cordonReason, isCordoned, isGuest, isLive } from '../guest-brokers.ts';
+import { cordonProblem, isCordoned, isGuest, isLive } from '../guest-brokers.ts';
 import { alterTopicConfigs, type TopicChanges } from '../jobs/config-requests.ts';
 import { Handover } from '../jobs/handover.ts';
 import { isSettled } from '../jobs/handover-plan.ts';
@@ -207,9 +207,8 @@ export class Rescue {
     const planned = (await this.plan()).filter(({ leader }) => leader !== undefined);
     const topics = [...new Set(planned.map(({ topic }) => topic.name))];
     const named = new Set(planned.flatMap(({ apache }) => apache));
-    const cordoned = [...named].filter((id) => isCordoned(this.#look.image, id));
-    if (cordoned.length > 0)
-      throw new RescueFailed(`Nothing is changed: ${cordonReason(cordoned)}`);
+    const problem = cordonProblem(this.#look.image, [...named]);
+    if (problem !== undefined) throw new RescueFailed(`Nothing is changed: ${problem}`);
     onStep(`taking the mirrors over from the lost guests: ${topics.length} topics`);
     await this.#detach(planned);
     onStep('locking the topics against writers');

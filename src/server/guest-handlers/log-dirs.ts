@@ -3,6 +3,7 @@
  *
  * There is one directory, so a replica can only be where it is.
  */
+import { isCordoned } from '../../guest/guest-brokers.ts';
 import { errors } from '../../protocol/errors.ts';
 import {
   AlterReplicaLogDirsRequest,
@@ -40,11 +41,6 @@ function describe(partitions: readonly Partition[]): TopicAnswer[] {
   }));
 }
 
-/** Whether the controller places no new replicas here (G7). */
-function isCordoned({ metadata, brokerId }: BrokerServices): boolean {
-  return (metadata.image.brokers.get(brokerId)?.cordonedLogDirs.length ?? 0) > 0;
-}
-
 const describeLogDirs = apiHandler({
   request: DescribeLogDirsRequest,
   response: DescribeLogDirsResponse,
@@ -57,7 +53,7 @@ const describeLogDirs = apiHandler({
         errorCode: errors.NONE.code,
         logDir: services.config.text('log.dirs'),
         topics: describe(asked(services, request)),
-        isCordoned: isCordoned(services),
+        isCordoned: isCordoned(services.metadata.image, services.brokerId),
       },
     ],
   }),
