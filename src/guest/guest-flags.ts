@@ -35,8 +35,13 @@ export async function setGuestFlag(
       validateOnly: false,
     },
   );
-  const refused = responses.find(({ errorCode }) => errorCode !== errors.NONE.code);
-  if (refused === undefined) return undefined;
-  const why = `${errorName(refused.errorCode)} ${refused.errorMessage ?? ''}`.trim();
-  return `The settings of guest ${refused.resourceName} cannot be changed: ${why}`;
+  const answers = new Map(responses.map((each) => [each.resourceName, each]));
+  for (const id of ids) {
+    const { errorCode = errors.UNKNOWN_SERVER_ERROR.code, errorMessage } =
+      answers.get(String(id)) ?? {};
+    if (errorCode === errors.NONE.code) continue;
+    const why = `${errorName(errorCode)} ${errorMessage ?? ''}`.trim();
+    return `The settings of guest ${id} cannot be changed: ${why}`;
+  }
+  return undefined;
 }

@@ -13,6 +13,7 @@ import { ApacheQuestions } from '../guest/apache-questions.ts';
 import { ClusterClient } from '../guest/cluster-client.ts';
 import { GuestGroupOffsets } from '../guest/group-offsets.ts';
 import { apacheBrokers, GUEST_CONFIG, guests, isGuest } from '../guest/guest-brokers.ts';
+import { setGuestFlag } from '../guest/guest-flags.ts';
 import { type GuestIdentity, GuestIdentityFile, nodeIdProblem } from '../guest/identity.ts';
 import { CORDON_HEARTBEAT_VERSION, Cordon } from '../guest/jobs/cordon.ts';
 import { Failback } from '../guest/jobs/failback.ts';
@@ -28,7 +29,7 @@ import { MirrorStateStart } from '../guest/state/state-start.ts';
 import { GuestStateStore } from '../guest/state/state-store.ts';
 import type { Runtime } from '../io/runtime.ts';
 import { featureProblem, guestSupportedFeatures } from '../metadata/features.ts';
-import { ConfigResourceType, type FeatureRange, type MetadataImage } from '../metadata/image.ts';
+import type { FeatureRange, MetadataImage } from '../metadata/image.ts';
 import { RemoteController } from '../metadata/quorum/remote-controller.ts';
 import { MirrorFailure } from '../mirror/causes.ts';
 import { MirrorPartitionStates } from '../mirror/partition-states.ts';
@@ -36,12 +37,7 @@ import { type HostPort, parseHostPort } from '../mirror/settings.ts';
 import type { SourceCluster } from '../mirror/source-cluster.ts';
 import type { BrokerAddress } from '../protocol/connection-pool.ts';
 import type { ConnectionSecurity } from '../protocol/connection-security.ts';
-import { errorName, errors } from '../protocol/errors.ts';
 import type { ApiRange } from '../protocol/kafka-connection.ts';
-import {
-  IncrementalAlterConfigsRequest,
-  IncrementalAlterConfigsResponse,
-} from '../protocol/messages/44-incremental-alter-configs.ts';
 import {
   DescribeQuorumRequest,
   DescribeQuorumResponse,
@@ -79,7 +75,6 @@ import {
 } from './listener-security.ts';
 
 const METADATA_TOPIC = '__cluster_metadata';
-const SET = 0;
 
 /** How a guest is started. */
 export interface GuestOptions extends BrokerOptions {
@@ -345,23 +340,10 @@ class GuestAssembly {
   /** Keeps who is a guest where every guest reads it (`guest-brokers.ts`). */
   async #sayGuest(): Promise<void> {
     const { brokerId, controller } = this.#foundation;
-    const { metadata } = this.parts.services;
-    const name = String(brokerId);
-    if (metadata.image.configs(ConfigResourceType.BROKER, name).get(GUEST_CONFIG) === 'true')
-      return;
-    const configs = [{ name: GUEST_CONFIG, configOperation: SET, value: 'true' }];
-    const { responses } = await controller.send(
-      IncrementalAlterConfigsRequest,
-      IncrementalAlterConfigsResponse,
-      {
-        resources: [{ resourceType: ConfigResourceType.BROKER, resourceName: name, configs }],
-        validateOnly: false,
-      },
-    );
-    const code = responses[0]?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
-    if (code === errors.NONE.code) return;
-    const why = `${errorName(code)} ${responses[0]?.errorMessage ?? ''}`;
-    throw new Error(`the controller does not take the broker config ${GUEST_CONFIG}: ${why}`);
+    if (isGuest(this.parts.services.metadata.image, brokerId)) return;
+    const problem = await setGuestFlag(controller, [brokerId], GUEST_CONFIG, true);
+    if (problem === undefined) return;
+    throw new Error(`the controller does not take the broker config ${GUEST_CONFIG}: ${problem}`);
   }
 
   /** G22: by metadata that was committed after the call, this registration still stands. */

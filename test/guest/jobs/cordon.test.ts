@@ -62,7 +62,8 @@ class Pair {
           this.cluster.commit(config(BROKER, resourceName, name, text));
         }
       }
-      return { responses: [] } as unknown as MessageOf<R>;
+      const responses = resources.map((each) => ({ ...each, errorCode: 0, errorMessage: null }));
+      return { responses } as unknown as MessageOf<R>;
     },
   };
 
