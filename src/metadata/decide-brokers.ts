@@ -18,6 +18,7 @@ import type {
 } from '../protocol/messages/63-broker-heartbeat.ts';
 import { type DecideContext, type Decision, isRefusal, type Refusal, refuse } from './decide.ts';
 import { allPartitions, electAmongLeaderless, electWithout } from './elections.ts';
+import { unsupportedLevel } from './features.ts';
 import type { BrokerRegistrationImage, MetadataImage } from './image.ts';
 import { type MetadataRecord, metadataRecord } from './record-framing.ts';
 
@@ -112,15 +113,11 @@ function featureProblem(
   image: MetadataImage,
   request: BrokerRegistrationRequest,
 ): Refusal | undefined {
-  for (const [name, level] of image.features) {
-    const range = request.features.find((feature) => feature.name === name);
-    const min = range?.minSupportedVersion ?? 0;
-    const max = range?.maxSupportedVersion ?? 0;
-    if (level >= min && level <= max) continue;
-    const message = `The cluster runs ${name} ${level}; the broker supports ${min} to ${max}.`;
-    return refuse(ErrorCode.UNSUPPORTED_VERSION, message);
-  }
-  return undefined;
+  const found = unsupportedLevel(image.features, request.features);
+  if (found === undefined) return undefined;
+  const { name, level, min, max } = found;
+  const message = `The cluster runs ${name} ${level}; the broker supports ${min} to ${max}.`;
+  return refuse(ErrorCode.UNSUPPORTED_VERSION, message);
 }
 
 /** What the controller remembers of a broker beyond the metadata; see {@link decideHeartbeat}. */

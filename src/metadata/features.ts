@@ -51,21 +51,39 @@ export const guestSupportedFeatures: readonly FeatureRange[] = [
   maxSupportedVersion,
 }));
 
+/** A level that a cluster has and somebody does not support, and what he does. */
+export interface UnsupportedLevel {
+  readonly name: string;
+  readonly level: number;
+  readonly min: number;
+  readonly max: number;
+}
+
+/** The first of a cluster's levels that is in none of these ranges; undefined: all are in one. */
+export function unsupportedLevel(
+  levels: ReadonlyMap<string, number>,
+  ranges: readonly FeatureRange[],
+): UnsupportedLevel | undefined {
+  for (const [name, level] of levels) {
+    const range = ranges.find((each) => each.name === name);
+    const { minSupportedVersion: min, maxSupportedVersion: max } = range ?? UNSUPPORTED;
+    if (level !== 0 && (level < min || level > max)) return { name, level, min, max };
+  }
+  return undefined;
+}
+
 /** Why a cluster's levels keep out who has these ranges (rule G3), as a sentence for people. */
 export function featureProblem(
   levels: ReadonlyMap<string, number>,
   ranges: readonly FeatureRange[],
 ): string | undefined {
-  const own = new Map(ranges.map((range) => [range.name, range]));
-  for (const [name, level] of levels) {
-    const { minSupportedVersion: min, maxSupportedVersion: max } = own.get(name) ?? UNSUPPORTED;
-    if (level === 0 || (level >= min && level <= max)) continue;
-    return (
-      `${name} of the cluster is ${level}, and this twinlog supports ${min} to ${max}: ` +
-      'use a twinlog that supports this level (twinlog guest check looks at every feature).'
-    );
-  }
-  return undefined;
+  const found = unsupportedLevel(levels, ranges);
+  if (found === undefined) return undefined;
+  const { name, level, min, max } = found;
+  return (
+    `${name} of the cluster is ${level}, and this twinlog supports ${min} to ${max}: ` +
+    'use a twinlog that supports this level (twinlog guest check looks at every feature).'
+  );
 }
 
 /** The first records of a new cluster; metadata.version comes first, as Apache Kafka requires. */
