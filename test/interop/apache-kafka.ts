@@ -131,17 +131,27 @@ function baseProperties(brokers: number, jvm: JvmMode | undefined): Properties {
   return properties;
 }
 
+/** Whom to trust, and with a key store who one is, in PEM files; nodes and clients take them. */
+export function pemStores(truststore: string, keystore?: string): Record<string, string> {
+  return {
+    'ssl.truststore.type': 'PEM',
+    'ssl.truststore.location': truststore,
+    ...(keystore === undefined
+      ? {}
+      : { 'ssl.keystore.type': 'PEM', 'ssl.keystore.location': keystore }),
+  };
+}
+
+/** Who may do what, and who may do everything. */
+export const AUTHORIZER = {
+  'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
+  'super.users': 'User:admin;User:CN=node;User:ANONYMOUS',
+} as const;
+
 /** The listener SECURE is for brokers and clients, CONTROLLER for controllers. */
 function securityProperties(security: ClusterSecurity): Properties {
   const { keystore, truststore, users } = security;
-  const common = {
-    'ssl.keystore.type': 'PEM',
-    'ssl.keystore.location': keystore,
-    'ssl.truststore.type': 'PEM',
-    'ssl.truststore.location': truststore,
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'super.users': 'User:admin;User:CN=node;User:ANONYMOUS',
-  };
+  const common = { ...pemStores(truststore, keystore), ...AUTHORIZER };
   if (security.protocol === 'SSL') return { ...common, 'ssl.client.auth': 'required' };
   return {
     ...common,

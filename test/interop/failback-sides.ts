@@ -23,8 +23,10 @@ export const CONFIGS = {
 };
 /** A native topic without settings of its own. */
 const PLAIN = 'plain';
-const TAG = 2n ** 40n;
-const SAME = { upTo: 'highWatermark', producerIds: 'same' } as const;
+/** Producer ids of a mirror are the source's with a multiple of it added. */
+export const TAG = 2n ** 40n;
+/** Logs of one side, or of both, under the same ids. */
+export const SAME = { upTo: 'highWatermark', producerIds: 'same' } as const;
 
 /** A cluster with its guest. */
 export interface Side {

@@ -19,7 +19,7 @@ import { replicaBatches } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, partitionsOf, until } from './mirror-watch.ts';
 import type { RawBatch } from './raw-log.ts';
-import { tool } from './tools.ts';
+import { hangingTransactions, tool } from './tools.ts';
 import type { TwinlogBroker } from './twinlog.ts';
 
 const skip = await interopSkipReason();
@@ -99,15 +99,7 @@ function values(records: readonly ClientRecord[]): string[] {
   return records.map(({ offset, value }) => `${offset} ${value}`);
 }
 
-/** What Kafka's own tool lists as transactions without an end. */
-async function hanging({ cluster }: Side): Promise<string[]> {
-  const output = await tool('transactions', [
-    ...['--bootstrap-server', cluster.bootstrap],
-    ...['find-hanging', '--topic', TOPIC, '--max-transaction-timeout', '0'],
-  ]);
-  const rows = output.split('\n').map((line) => line.trim().split(/\s+/));
-  return rows.flatMap(([topic, , producerId = '']) => (topic === TOPIC ? [producerId] : []));
-}
+const hanging = ({ cluster }: Side) => hangingTransactions(cluster.bootstrap, TOPIC);
 
 /** Plain records and two transactions; one is decided, its marker above what the other leaves. */
 async function writeUndecided(topic: string): Promise<void> {

@@ -25,9 +25,11 @@ import {
   keptTails,
   overrides,
   PARTITIONS,
+  SAME,
   type Side,
   settled,
   startSides,
+  TAG,
   TOPIC,
   write,
 } from './failback-sides.ts';
@@ -36,12 +38,10 @@ import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, partitionsOf, until } from './mirror-watch.ts';
 import type { RawBatch } from './raw-log.ts';
-import { tool } from './tools.ts';
+import { hangingTransactions } from './tools.ts';
 
 const isFull = process.env.TWINLOG_TEST === 'full';
 const skip = isFull ? await interopSkipReason() : 'TWINLOG_TEST=full runs it';
-const TAG = 2n ** 40n;
-const SAME = { upTo: 'highWatermark', producerIds: 'same' } as const;
 /** Transactional, control. */
 const MARKER_ATTRIBUTES = 0x30;
 /** The last stable offsets of A when the brokers of B stood still: all that they have. */
@@ -128,15 +128,7 @@ async function replicated(side: Side, ...offsets: readonly number[]): Promise<vo
   });
 }
 
-/** What Kafka's own tool lists as transactions without an end. */
-async function hanging({ cluster }: Side): Promise<string[]> {
-  const output = await tool('transactions', [
-    ...['--bootstrap-server', cluster.bootstrap],
-    ...['find-hanging', '--topic', TOPIC, '--max-transaction-timeout', '0'],
-  ]);
-  const rows = output.split('\n').map((line) => line.trim().split(/\s+/));
-  return rows.flatMap(([topic, , producerId = '']) => (topic === TOPIC ? [producerId] : []));
-}
+const hanging = ({ cluster }: Side) => hangingTransactions(cluster.bootstrap, TOPIC);
 
 /** All batches as they are under the ids that their producers have where they write. */
 function withOwnIds(batches: readonly RawBatch[]): RawBatch[] {

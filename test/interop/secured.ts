@@ -23,7 +23,14 @@ import {
 } from '../../src/protocol/messages/19-create-topics.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { grantAll } from './acls.ts';
-import { type ClusterSecurity, type KafkaCluster, plainJaas, scramJaas } from './apache-kafka.ts';
+import {
+  AUTHORIZER,
+  type ClusterSecurity,
+  type KafkaCluster,
+  pemStores,
+  plainJaas,
+  scramJaas,
+} from './apache-kafka.ts';
 import { GUEST_ID } from './guest.ts';
 import type { RunResult } from './processes.ts';
 import { runTool } from './tools.ts';
@@ -61,21 +68,13 @@ export function saslClient(
     'security.protocol': 'SASL_SSL',
     'sasl.mechanism': mechanism,
     'sasl.jaas.config': jaas,
-    'ssl.truststore.type': 'PEM',
-    'ssl.truststore.location': truststore,
+    ...pemStores(truststore),
   };
 }
 
 /** A client with a certificate, or without one. */
 export function tlsClient(truststore: string, keystore?: string): ClientSettings {
-  return {
-    'security.protocol': 'SSL',
-    'ssl.truststore.type': 'PEM',
-    'ssl.truststore.location': truststore,
-    ...(keystore === undefined
-      ? {}
-      : { 'ssl.keystore.type': 'PEM', 'ssl.keystore.location': keystore }),
-  };
+  return { 'security.protocol': 'SSL', ...pemStores(truststore, keystore) };
 }
 
 /** A file with the settings, as Kafka's tools and ours take it. */
@@ -264,12 +263,8 @@ export function guestSettings({ security, port, securePort }: SecuredGuest): Cli
     'listener.security.protocol.map': `${plain},SECURE:${protocol},CONTROLLER:${protocol}`,
     'inter.broker.listener.name': 'SECURE',
     'controller.listener.names': 'CONTROLLER',
-    'ssl.keystore.type': 'PEM',
-    'ssl.keystore.location': keystore,
-    'ssl.truststore.type': 'PEM',
-    'ssl.truststore.location': truststore,
-    'authorizer.class.name': 'org.apache.kafka.metadata.authorizer.StandardAuthorizer',
-    'super.users': 'User:admin;User:CN=node;User:ANONYMOUS',
+    ...pemStores(truststore, keystore),
+    ...AUTHORIZER,
   };
   if (protocol === 'SSL') return { ...common, 'ssl.client.auth': 'required' };
   return {

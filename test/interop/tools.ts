@@ -78,3 +78,13 @@ export async function withFile<T>(content: string, body: (path: string) => Promi
     removeDirectory(directory);
   }
 }
+
+/** Producer ids of what Kafka's own tool lists as transactions without an end in a topic. */
+export async function hangingTransactions(bootstrap: string, topic: string): Promise<string[]> {
+  const output = await tool('transactions', [
+    ...['--bootstrap-server', bootstrap],
+    ...['find-hanging', '--topic', topic, '--max-transaction-timeout', '0'],
+  ]);
+  const rows = output.split('\n').map((line) => line.trim().split(/\s+/));
+  return rows.flatMap(([name, , producerId = '']) => (name === topic ? [producerId] : []));
+}
