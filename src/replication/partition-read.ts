@@ -7,6 +7,7 @@
  * there and the reader can go there; else it is told to ask again, after it has waited.
  */
 import { type ErrorCode, errors } from '../protocol/errors.ts';
+import { RecordBatch } from '../protocol/record-batch.ts';
 import type { Log } from '../storage/log.ts';
 import { hideAbortedBatches } from './aborted-batches.ts';
 import {
@@ -67,14 +68,18 @@ export function readPartition(
 ): PartitionRead {
   const { log } = partition;
   const { fetchOffset } = request;
-  const divergingEpoch = findDivergence(log, request);
+  const isReplica = params.replicaId >= 0;
+  const divergingEpoch =
+    isReplica && request.lastFetchedEpoch < 0
+      ? beginAnew(log, request)
+      : findDivergence(log, request);
   if (divergingEpoch === 'unknown') return { error: errors.OFFSET_OUT_OF_RANGE.code };
   if (divergingEpoch !== undefined) return { error: 0, records: [], bytes: 0, divergingEpoch };
   if (log.isElsewhere(fetchOffset)) return readElsewhere(partition, fetchOffset, params);
   const isolation = isolationOf(params);
   const { minOneBatch } = limits;
   // A follower cannot append more at once than a segment holds (G15).
-  const most = params.replicaId >= 0 ? log.config.segmentBytes : Number.POSITIVE_INFINITY;
+  const most = isReplica ? log.config.segmentBytes : Number.POSITIVE_INFINITY;
   const maxBytes = Math.min(limits.maxBytes, most);
   const isEmpty = fetchOffset >= partition.upperBound(isolation) || (maxBytes <= 0 && !minOneBatch);
   if (isEmpty) return NOTHING;
@@ -109,6 +114,30 @@ function findDivergence(log: Log, request: FetchPartition): DivergingEpoch | 'un
   if (end.leaderEpoch < 0 || end.endOffset < 0) return 'unknown';
   const same = end.leaderEpoch === request.lastFetchedEpoch && end.endOffset >= request.fetchOffset;
   return same ? undefined : { epoch: end.leaderEpoch, endOffset: end.endOffset };
+}
+
+/**
+ * Where a replica without a record must begin anew, if it must. It ends where our log once began or
+ * was cut (T3, T5); when that went back, or a batch holds that offset (F9), the first batch is not
+ * what it can go on with: it would miss records, or be marked as failed (G15).
+ */
+function beginAnew(log: Log, request: FetchPartition): DivergingEpoch | undefined {
+  const { logStartOffset } = log;
+  const { fetchOffset } = request;
+  const isEmptyThere = request.logStartOffset === fetchOffset;
+  if (isEmptyThere && fetchOffset === logStartOffset) return undefined;
+  const base = firstBaseOffset(log);
+  if (request.logStartOffset <= logStartOffset && base >= fetchOffset) return undefined;
+  return { epoch: log.latestEpoch ?? 0, endOffset: Math.min(logStartOffset, base) };
+}
+
+/** Of the first batch that is here; infinity: there is none. */
+function firstBaseOffset(log: Log): number {
+  const { localLogStartOffset } = log;
+  if (log.logEndOffset <= localLogStartOffset) return Number.POSITIVE_INFINITY;
+  const read = log.read(localLogStartOffset, 1, 'logEnd', true);
+  const bytes = read.error === 0 ? read.records[0] : undefined;
+  return bytes === undefined ? Number.POSITIVE_INFINITY : new RecordBatch(bytes, 0).baseOffset;
 }
 
 /** The answer to a read. */

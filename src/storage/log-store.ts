@@ -341,6 +341,11 @@ export class LogStore implements FlushTarget {
     const index = this.segments.floorIndex(offset);
     const segment = this.segments.at(index) as LogSegment;
     const found = segment.find(offset);
+    if (found !== undefined && found.baseOffset < logStartOffset) {
+      // The log start lies inside the batch that goes: no record is left.
+      this.restartAt(logStartOffset);
+      return;
+    }
     const target = Math.min(offset, found?.baseOffset ?? offset);
     const durableTo = this.#recoveryPoint;
     // What the first segment begins with is all that is known of what came before.
@@ -351,7 +356,7 @@ export class LogStore implements FlushTarget {
     if (found !== undefined) segment.truncate(found.position, found.baseOffset);
     this.#logEndOffset = target;
     this.#reopenActive();
-    this.#endCut(target, Math.min(logStartOffset, target), snapshotUpTo);
+    this.#endCut(target, logStartOffset, snapshotUpTo);
     this.#recoveryPoint = Math.min(durableTo, this.#batchesEnd);
   }
 

@@ -439,8 +439,9 @@ export class Log {
   }
 
   /**
-   * Makes `offset` the log end; a batch that holds it goes as a whole. False when it is the log end
-   * or beyond. Blocks until the cut is durable.
+   * Makes `offset` the log end; a batch that holds it goes as a whole. A log start inside that
+   * batch stays: offsets below it are not used again. False when `offset` is the log end or beyond.
+   * Blocks until the cut is durable.
    */
   truncateTo(offset: number): boolean {
     const store = this.#store;
@@ -458,7 +459,6 @@ export class Log {
       else store.cut(offset, this.#logStartOffset, this.#highWatermark);
     });
     if (offset < baseOffset) this.#isPartial = false;
-    this.#lowerLogStart(store.logEndOffset);
     this.#lowerHighWatermark();
     return true;
   }

@@ -25,9 +25,9 @@ import { settle } from '../replication/fakes.ts';
 import {
   batch,
   fetchParams,
-  fetchPartition,
   mirrored,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   type TestBroker,
   THIS_BROKER,
@@ -386,7 +386,7 @@ test('S2 D4 a log that cannot be made durable is no end of a stop', async (t) =>
 /** One fetch of the other broker's replica. */
 async function followerFetches(broker: TestBroker, fetchOffset: number): Promise<void> {
   const params = fetchParams({ replicaId: OTHER_BROKER, replicaEpoch: 102, maxWaitMs: 0 });
-  await broker.replicas.fetch(params, [fetchPartition('t', 0, fetchOffset)]);
+  await broker.replicas.fetch(params, [replicaPartition('t', 0, fetchOffset)]);
 }
 
 test('G24 a replica outside the ISR is waited for while it is alive', async (t) => {

@@ -20,6 +20,7 @@ import {
   fetchParams,
   fetchPartition,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   type TestBroker,
   THIS_BROKER,
@@ -199,7 +200,8 @@ function fetchOne(
   fields: Partial<FetchParams> = COMMITTED,
   maxBytes = 1_000_000,
 ): FetchResult {
-  const request = fetchPartition(partition.topic, 0, offset);
+  const isReplica = (fields.replicaId ?? -1) >= 0;
+  const request = (isReplica ? replicaPartition : fetchPartition)(partition.topic, 0, offset);
   return partition.fetch(request, fetchParams(fields), maxBytes, true);
 }
 

@@ -78,6 +78,13 @@ class Leader {
     assert.equal(result.error, 0);
   }
 
+  /** T3: all is dropped, and the log goes on below its start. */
+  restartBelow(below: number): void {
+    const { log, leaderEpoch } = this.partition;
+    const offset = Math.max(0, log.logStartOffset - below);
+    assert.equal(this.partition.restartForMirror(offset, offset, leaderEpoch), 0);
+  }
+
   followStart(offset: number): void {
     assert.equal(this.partition.followLogStart(offset, this.partition.leaderEpoch), 0);
   }
@@ -239,6 +246,7 @@ class Follower {
 type Act =
   | { readonly type: 'append'; readonly gap: number; readonly count: number }
   | { readonly type: 'cut'; readonly share: number; readonly fetches: number }
+  | { readonly type: 'restart'; readonly below: number; readonly fetches: number }
   | { readonly type: 'epoch' }
   | { readonly type: 'start'; readonly share: number }
   | { readonly type: 'inside'; readonly below: number; readonly fetches: number }
@@ -259,6 +267,14 @@ const act: fc.Arbitrary<Act> = fc.oneof(
     arbitrary: fc.record({
       type: fc.constant('cut' as const),
       share: fc.double({ min: 0, max: 1, noNaN: true }),
+      fetches: fc.nat(2),
+    }),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      type: fc.constant('restart' as const),
+      below: fc.integer({ min: 0, max: 9 }),
       fetches: fc.nat(2),
     }),
   },
@@ -305,6 +321,11 @@ async function perform(leader: Leader, follower: Follower, each: Act): Promise<v
       await fetch(each.fetches);
       leader.newEpoch();
       break;
+    case 'restart':
+      leader.restartBelow(each.below);
+      await fetch(each.fetches);
+      leader.newEpoch();
+      break;
     case 'epoch':
       leader.newEpoch();
       break;
@@ -321,6 +342,62 @@ async function perform(leader: Leader, follower: Follower, each: Act): Promise<v
       break;
   }
 }
+
+const FAR = 2 ** 32;
+/** Just above the log start, in the gap below a batch that is {@link FAR} above. */
+const ABOVE_START = 1 / FAR;
+const farAppend: Act = { type: 'append', gap: FAR, count: 1 };
+const nearAppend: Act = { type: 'append', gap: 0, count: 1 };
+const fetchOnce: Act = { type: 'fetch', times: 1, maxBytes: 1 };
+
+/** What failed once: each of a replica that has no record, and does not end at our log start. */
+const FOUND: [Act[]][] = [
+  // The log start lay inside a batch that was cut, and went back with it.
+  [
+    [
+      farAppend,
+      { type: 'start', share: ABOVE_START },
+      farAppend,
+      { type: 'cut', share: 0, fetches: 1 },
+      { type: 'inside', below: 1, fetches: 0 },
+      { type: 'cut', share: 0, fetches: 0 },
+    ],
+  ],
+  // It had followed a cut into a gap; the next cut went below that.
+  [
+    [
+      farAppend,
+      fetchOnce,
+      { type: 'cut', share: ABOVE_START, fetches: 0 },
+      farAppend,
+      { type: 'fetch', times: 2, maxBytes: 1 },
+      { type: 'cut', share: 0, fetches: 0 },
+    ],
+  ],
+  // It had begun at a log start that went back.
+  [
+    [
+      nearAppend,
+      { type: 'start', share: 1 },
+      farAppend,
+      fetchOnce,
+      { type: 'restart', below: 1, fetches: 0 },
+      farAppend,
+    ],
+  ],
+  // It ended at the log start without knowing it for one, and a batch held that offset.
+  [
+    [
+      farAppend,
+      fetchOnce,
+      { type: 'start', share: ABOVE_START },
+      { type: 'restart', below: 0, fetches: 1 },
+      nearAppend,
+      { type: 'restart', below: 0, fetches: 0 },
+      { type: 'inside', below: 1, fetches: 0 },
+    ],
+  ],
+];
 
 test('G13 G14 G15 G16 a follower ends with the leader’s batches, whatever happened', async () => {
   await fc.assert(
@@ -345,6 +422,6 @@ test('G13 G14 G15 G16 a follower ends with the leader’s batches, whatever happ
         await leader.broker.close();
       }
     }),
-    { numRuns: 80 },
+    { numRuns: process.env.TWINLOG_TEST === 'full' ? 3000 : 80, examples: FOUND },
   );
 });

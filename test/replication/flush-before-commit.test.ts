@@ -128,7 +128,7 @@ test('S2: followers alone commit nothing that the leader could lose', async () =
   const host = new SimHost(durable);
   const { partition } = lead(host, [LEADER, FOLLOWER]);
   append(partition);
-  const request = { ...TP, topicId: ZERO_UUID, currentLeaderEpoch: 1, lastFetchedEpoch: -1 };
+  const request = { ...TP, topicId: ZERO_UUID, currentLeaderEpoch: 1, lastFetchedEpoch: 1 };
   const params = { replicaId: FOLLOWER, replicaEpoch: 100, maxWaitMs: 0, minBytes: 0 };
   const answer = partition.fetch(
     { ...request, fetchOffset: 1, maxBytes: 1_000, logStartOffset: 0 },

@@ -308,6 +308,18 @@ export function fetchPartition(
   };
 }
 
+/** A follower's fetch, which has records of epoch 0 below its log end. */
+export function replicaPartition(
+  topic: string,
+  partition: number,
+  fetchOffset: number,
+  fields: Partial<FetchPartition> = {},
+): FetchPartition {
+  const lastFetchedEpoch = fetchOffset > 0 ? 0 : -1;
+  const known = { lastFetchedEpoch, logStartOffset: 0, ...fields };
+  return fetchPartition(topic, partition, fetchOffset, known);
+}
+
 /** A consumer's long poll. */
 export function fetchParams(fields: Partial<FetchParams> = {}): FetchParams {
   return {

@@ -9,8 +9,8 @@ import { settle } from './fakes.ts';
 import {
   batch,
   fetchParams,
-  fetchPartition,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   type TestBroker,
   THIS_BROKER,
@@ -22,7 +22,7 @@ const LEADER_IN = { replicas: REPLICAS, isr: [THIS_BROKER] };
 
 async function follow(broker: TestBroker, topic: string, fetchOffset: number): Promise<void> {
   const params = fetchParams({ replicaId: OTHER_BROKER, replicaEpoch: 102, maxWaitMs: 0 });
-  await broker.replicas.fetch(params, [fetchPartition(topic, 0, fetchOffset)]);
+  await broker.replicas.fetch(params, [replicaPartition(topic, 0, fetchOffset)]);
   await settle();
 }
 
@@ -110,7 +110,7 @@ test('G18 a policy that changes while a change is under way is looked at again',
   assert.deepEqual(broker.partition('a').isr, REPLICAS);
   broker.createTopic('b', 1, LEADER_IN);
   const params = fetchParams({ replicaId: OTHER_BROKER, replicaEpoch: 102, maxWaitMs: 0 });
-  await broker.replicas.fetch(params, [fetchPartition('b', 0, 0)]);
+  await broker.replicas.fetch(params, [replicaPartition('b', 0, 0)]);
   broker.admits = () => false;
   await settle();
   assert.deepEqual(broker.partition('b').isr, [THIS_BROKER]);

@@ -8,9 +8,9 @@ import { settle } from './fakes.ts';
 import {
   batch,
   fetchParams,
-  fetchPartition,
   marker,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   type TestBroker,
   THIS_BROKER,
@@ -115,7 +115,7 @@ test('DeleteRecords waits for the log start of live followers', async (t) => {
   broker.partition('a').append('client', batch(4), 1);
   const fetchAsFollower = (logStartOffset: number) =>
     broker.replicas.fetch(fetchParams({ replicaId: OTHER_BROKER, maxWaitMs: 0 }), [
-      fetchPartition('a', 0, 4, { logStartOffset }),
+      replicaPartition('a', 0, 4, { logStartOffset }),
     ]);
   await fetchAsFollower(0);
   const entry = { topic: 'a', partition: 0, offset: 3 };

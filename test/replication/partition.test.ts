@@ -30,7 +30,7 @@ async function followerFetch(
   broker: TestBroker,
   topic: string,
   fetchOffset: number,
-  lastFetchedEpoch = -1,
+  lastFetchedEpoch = fetchOffset > 0 ? 0 : -1,
 ) {
   const params = fetchParams({
     replicaId: OTHER_BROKER,

@@ -11,6 +11,7 @@ import {
   fetchParams,
   fetchPartition,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   TestBroker,
   THIS_BROKER,
@@ -162,7 +163,7 @@ test('whenCommitted answers at the high watermark or the end of the leader epoch
   const fenced = broker.replicas.whenCommitted(partition, 2);
   const timedOut = broker.replicas.whenCommitted(partition, 2, 100);
   await broker.replicas.fetch(fetchParams({ replicaId: OTHER_BROKER, maxWaitMs: 0 }), [
-    fetchPartition('a', 0, 1),
+    replicaPartition('a', 0, 1),
   ]);
   assert.equal(await committed, 0);
   await broker.clock.advance(100);

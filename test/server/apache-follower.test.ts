@@ -96,7 +96,7 @@ class Stage {
             partition: each.partition ?? 0,
             fetchOffset: each.fetchOffset,
             currentLeaderEpoch: each.currentLeaderEpoch ?? 0,
-            lastFetchedEpoch: each.lastFetchedEpoch ?? -1,
+            lastFetchedEpoch: each.lastFetchedEpoch ?? (each.fetchOffset > 0 ? 0 : -1),
             logStartOffset: each.logStartOffset ?? 0,
             partitionMaxBytes: each.maxBytes ?? 1_048_576,
           },
@@ -344,7 +344,8 @@ test('F9 G15 a follower waits at the start of a log that ends below it', async (
   assert.equal(partition.restartForMirror(95, 100, 0), 0);
   assert.deepEqual(await s.offset('a', -1n, 11), [0, 100, 0]);
   assert.deepEqual(await s.offset('a', -2n, 11), [0, 100, 0]);
-  const waiting = watch(s.fetchOne({ topicId, fetchOffset: 100, logStartOffset: 100 }));
+  const begun = { fetchOffset: 100, logStartOffset: 100, lastFetchedEpoch: -1 };
+  const waiting = watch(s.fetchOne({ topicId, ...begun }));
   await s.broker.clock.advance(400);
   assert.equal(waiting.done, false);
   s.append('a', mirrored(95, 10));

@@ -71,10 +71,10 @@ class Model {
   truncateTo(offset: number): void {
     if (offset >= this.logEndOffset) return;
     const cut = this.batches.find((batch) => batch.lastOffset >= offset);
-    this.logEndOffset = Math.min(offset, cut?.baseOffset ?? offset);
+    this.logStartOffset = Math.min(this.logStartOffset, offset);
+    this.logEndOffset = Math.max(this.logStartOffset, Math.min(offset, cut?.baseOffset ?? offset));
     this.batches = this.batches.filter((batch) => batch.lastOffset < offset);
     this.highWatermark = Math.min(this.highWatermark, this.logEndOffset);
-    this.logStartOffset = Math.min(this.logStartOffset, this.logEndOffset);
   }
 }
 

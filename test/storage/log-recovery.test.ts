@@ -409,3 +409,17 @@ for (const way of ['restart below its start', 'cut below its start'] as const) {
     await host.end();
   });
 }
+
+test('T5 a log start inside the batch that is cut stays, and the log goes on there', async () => {
+  const host = new SimHost();
+  append(host, 5);
+  host.log.updateHighWatermark(10);
+  host.log.maybeIncrementLogStartOffset(9);
+  assert.equal(host.log.truncateTo(9), true);
+  const seen = () => [host.log.logStartOffset, host.log.highWatermark, host.log.logEndOffset];
+  assert.deepEqual(seen(), [9, 9, 9]);
+  await host.kill();
+  assert.deepEqual(seen(), [9, 9, 9]);
+  assert.deepEqual(readAll(host.log), []);
+  await host.end();
+});
