@@ -44,6 +44,7 @@ import {
 } from './transaction-closing.ts';
 import {
   type CutContext,
+  cutAt,
   cutTo,
   cutToLastStable,
   type EpochDebt,
@@ -384,6 +385,7 @@ export class PartitionDriver {
       sourceClusterId: source.clusterId,
       sourceTopicId: topic.id,
       sourceEpochs: this.#epochsUpTo(Math.min(offset, partition.log.logEndOffset)),
+      cut: cutAt(partition, offset),
     });
     if (!learned || !isCurrent()) return;
     await this.#cut(isCurrent, offset);
@@ -577,9 +579,9 @@ export class PartitionDriver {
     this.#haltFetch();
     this.#act(async (isCurrent) => {
       const sourceEpochs = epochsBelow(this.#epochs, commonOffset);
-      if (await this.#post({ type: 'learn', sourceEpochs })) {
-        await this.#cut(isCurrent, commonOffset);
-      }
+      const cut = cutAt(this.partition, commonOffset);
+      const learned = await this.#post({ type: 'learn', sourceEpochs, cut });
+      if (learned) await this.#cut(isCurrent, commonOffset);
       // Nothing had to be dropped after all: no new leadership comes to fetch on.
       if (isCurrent()) this.#startFetch();
     });

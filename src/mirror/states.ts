@@ -81,6 +81,8 @@ export type MirrorEvent =
       readonly sourceTopicId?: MirrorStateRow['sourceTopicId'];
       readonly sourceEpochs?: readonly SourceEpoch[];
       readonly closedAtSource?: readonly ClosedTransaction[];
+      /** About to be made. */
+      readonly cut?: { readonly offset: number; readonly leaderEpoch: number } | undefined;
     }
   /** A cut below what this row remembers (T3). */
   | { readonly type: 'lower'; readonly lastMirroredOffset: number };
@@ -220,6 +222,8 @@ function blankRow(input: StepInput): MirrorStateRow {
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
   };
 }
 
@@ -300,6 +304,8 @@ function changesOf(row: MirrorStateRow, event: MirrorEvent): Partial<MirrorState
         sourceTopicId: event.sourceTopicId ?? row.sourceTopicId,
         sourceEpochs: [...(event.sourceEpochs ?? row.sourceEpochs)].slice(-MAX_SOURCE_EPOCHS),
         closedAtSource: [...(event.closedAtSource ?? row.closedAtSource)],
+        cutOffset: event.cut?.offset ?? row.cutOffset,
+        cutLeaderEpoch: event.cut?.leaderEpoch ?? row.cutLeaderEpoch,
       };
     case 'lower':
       return {

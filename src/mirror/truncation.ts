@@ -180,6 +180,14 @@ export async function lowerRows(
   check(context);
 }
 
+/** What a row says of a cut that is about to be made; undefined: nothing is to be cut. */
+export function cutAt(
+  { log, leaderEpoch }: CutPartition,
+  offset: number,
+): { readonly offset: number; readonly leaderEpoch: number } | undefined {
+  return offset < log.logEndOffset ? { offset, leaderEpoch } : undefined;
+}
+
 /** Keeps and drops the whole log, which begins above `offset`: it goes on there. */
 async function dropAll(
   context: CutContext,

@@ -411,6 +411,8 @@ test('records of internal topics are understood, by directory or by --as', async
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
   });
   const topic = metadataRecord('TopicRecord', { name: 'orders', topicId: ZERO_UUID });
   const leaderChange = {

@@ -41,6 +41,8 @@ export function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
     ...fields,
   };
 }

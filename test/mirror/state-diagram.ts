@@ -46,6 +46,8 @@ function retryTarget(from: MirrorStateName): MirrorStateName {
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
   };
   const decided = step({ topicName: 't', partition: 0, leaderEpoch: 0, row }, { type: 'retry' }, 0);
   if ('illegal' in decided || decided.row === undefined) throw new Error(`no retry from ${from}`);

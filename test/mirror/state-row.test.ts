@@ -58,6 +58,8 @@ const ROW: MirrorStateRow = {
       markerOffset: 2,
     },
   ],
+  cutOffset: 2 ** 35,
+  cutLeaderEpoch: 12,
 };
 
 test("C3 murmur2 gives the values of Apache Kafka's partitioner", () => {
@@ -112,6 +114,8 @@ test('C2 a row with nothing but its plain fields has the defaults of the tagged 
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
   };
   const bytes = encodeRow(bare);
   // Version, name, partition, state, and no tagged field.

@@ -66,6 +66,8 @@ function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}): Mirr
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
     ...fields,
   };
 }

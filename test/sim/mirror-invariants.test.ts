@@ -95,6 +95,8 @@ describe('durable states', () => {
     settled: false,
     closedTransactions: [],
     closedAtSource: [],
+    cutOffset: -1,
+    cutLeaderEpoch: -1,
     ...fields,
   });
   const next = (state: number, fields: Partial<MirrorStateRow> = {}) =>

@@ -121,7 +121,8 @@ export function planPartition(
 /**
  * The log that has most of what was mirrored: with the highest last epoch, then the longest; of
  * equals the one whose broker is to lead by the spread of leaders (G25). Where a stop was settled,
- * what lies above its end is a tail that its broker had no chance to cut.
+ * what lies above its end is a tail that its broker had no chance to cut; so is what a cut of the
+ * mirror left elsewhere, as long as somebody has followed that cut.
  */
 export function longest(
   logs: readonly ReplicaLog[],
@@ -129,7 +130,9 @@ export function longest(
   row: MirrorStateRow | undefined,
 ): ReplicaLog | undefined {
   const limit = isSettled(row) && row !== undefined ? settledEnd(row) : -1;
-  const within = logs.filter(({ end }) => limit < 0 || end <= limit);
+  const followed = logs.filter((log) => !isUncut(log, row));
+  const candidates = followed.length > 0 ? followed : logs;
+  const within = candidates.filter(({ end }) => limit < 0 || end <= limit);
   const rankOf = ({ brokerId }: ReplicaLog): number => {
     const at = order.indexOf(brokerId);
     return at < 0 ? order.length : at;
@@ -138,6 +141,12 @@ export function longest(
   return [...within].sort(
     (a, b) => b.lastEpoch - a.lastEpoch || b.end - a.end || rankOf(a) - rankOf(b),
   )[0];
+}
+
+/** Whether a log still ends with what a cut of the mirror took off: its broker was away (T5). */
+function isUncut({ end, lastEpoch }: ReplicaLog, row: MirrorStateRow | undefined): boolean {
+  if (row === undefined || row.cutOffset < 0) return false;
+  return end > row.cutOffset && lastEpoch <= row.cutLeaderEpoch;
 }
 
 /** The order of replicas that makes an unclean election choose the leader. */
@@ -167,10 +176,14 @@ export function missing(planned: RescuePartition): string[] {
   if (behind.length > 0) sentences.push(`broker(s) ${behind.join(', ')} catch up from the leader`);
   const longer = logs.filter((log) => log.end > end);
   for (const log of longer) {
-    sentences.push(
-      `broker ${log.brokerId} drops ${end} to ${log.end - 1}: it has them from epoch ` +
-        `${log.lastEpoch}, the leader is in ${leader.lastEpoch}`,
-    );
+    const why = isUncut(log, row)
+      ? 'the mirror had cut them off, and it was away'
+      : `it has them from epoch ${log.lastEpoch}, the leader is in ${leader.lastEpoch}`;
+    sentences.push(`broker ${log.brokerId} drops ${end} to ${log.end - 1}: ${why}`);
+  }
+  if (isUncut(leader, row) && row !== undefined) {
+    const range = `${row.cutOffset} to ${end - 1}`;
+    sentences.push(`nothing of ${range}: the mirror was about to cut that off, and it stays`);
   }
   for (const { brokerId, why } of silent) {
     sentences.push(`broker ${brokerId} could not be asked (${why}); it may have more`);

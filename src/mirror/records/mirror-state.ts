@@ -82,6 +82,13 @@ export const MirrorStateValue = message({
      * ids here (G24a).
      */
     closedAtSource: tagged(closedTransactions, 15, '0+'),
+    /**
+     * Of the last cut that had something to cut, recorded before it is made: what lies from
+     * `cutOffset` on in batches of leader epochs up to `cutLeaderEpoch` is no part of the log, on
+     * whatever replica it is found (T5, guest rule G18a). −1: there was none.
+     */
+    cutOffset: tagged(int64('0+', { default: -1 }), 16, '0+'),
+    cutLeaderEpoch: tagged(int32('0+', { default: -1 }), 17, '0+'),
   },
 });
 /** A decoded {@link MirrorStateValue}. */

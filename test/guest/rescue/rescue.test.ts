@@ -387,6 +387,33 @@ describe('whose log is taken', () => {
     assert.equal(longest([log(1, 51, 5), log(2, 52, 5)], [1, 2], settled)?.brokerId, 1);
   });
 
+  test('T5 G18a: no tail that a cut of the mirror took off elsewhere', () => {
+    const cut = row('MIRRORING', { cutOffset: 50, cutLeaderEpoch: 4 });
+    const chosen = (...logs: ReplicaLog[]) => longest(logs, [1, 2], cut)?.brokerId;
+    assert.equal(chosen(log(1, 55, 4), log(2, 50, 4)), 2, 'broker 1 was away');
+    assert.equal(chosen(log(1, 55, 4), log(2, 20, 3)), 2, 'and there is nobody better');
+    assert.equal(chosen(log(1, 55, 6), log(2, 50, 4)), 1, 'mirrored since');
+    assert.equal(chosen(log(1, 55, 4), log(2, 52, 4)), 1, 'nobody had cut yet');
+  });
+
+  test('a tail that was cut off elsewhere, or nowhere yet, is named', async () => {
+    const away = await lost('MIRRORING', { cutOffset: 60, cutLeaderEpoch: 4 });
+    const [first] = await rescue(away, new TestBrokers(away)).plan();
+    assert.ok(first !== undefined);
+    assert.equal(
+      missing(first).at(-1),
+      'broker 3 drops 55 to 89: the mirror had cut them off, and it was away',
+    );
+    const nowhere = await lost('MIRRORING', { cutOffset: 30, cutLeaderEpoch: 5 });
+    const [other] = await rescue(nowhere, new TestBrokers(nowhere)).plan();
+    assert.ok(other !== undefined);
+    assert.equal(other.leader?.end, 55);
+    assert.equal(
+      missing(other).at(-1),
+      'nothing of 30 to 54: the mirror was about to cut that off, and it stays',
+    );
+  });
+
   test('what may be missing is said of every replica', async () => {
     const cluster = await lost();
     const work = rescue(cluster, new TestBrokers(cluster));
