@@ -179,12 +179,28 @@ class ClusterRun {
     await rounds(this.#results, row, all, this.#options, (each) => measureCopy(each, job));
     await java.deleteTopic(source.direct, shape.topic);
     if (!withLag) return;
-    const lagRow = `lag at half load, ${titleOf(shape)}`;
-    await rounds(this.#results, lagRow, all, this.#options, (each, round) => {
+    const halfOf = (each: Contestant): number => {
       const measured = this.#results.get(row)?.get(each.name) ?? [];
-      const half = median(measured.map(({ mbPerSecond = Number.NaN }) => mbPerSecond)) / 2;
-      const topic = `lag-${name}-${all.indexOf(each)}-${round}`;
-      return measureLag(each, this.#bench, { ...shape, topic }, half);
+      return median(measured.map(({ mbPerSecond = Number.NaN }) => mbPerSecond)) / 2;
+    };
+    await this.#lag(name, 'half load', halfOf);
+    if (all.length < 2) return;
+    const slowest = Math.min(...all.map(halfOf));
+    await this.#lag(name, 'equal load', () => slowest);
+  }
+
+  /** Under as many MB/s as `loadOf` says. */
+  async #lag(
+    name: string,
+    load: 'half load' | 'equal load',
+    loadOf: (contestant: Contestant) => number,
+  ): Promise<void> {
+    const all = this.#contestants;
+    const kind = load.replace(' ', '-');
+    const row = `lag at ${load}, ${titleOf(shapeOf(name, ''))}`;
+    await rounds(this.#results, row, all, this.#options, (each, round) => {
+      const topic = `lag-${kind}-${name}-${all.indexOf(each)}-${round}`;
+      return measureLag(each, this.#bench, shapeOf(name, topic), loadOf(each));
     });
   }
 
