@@ -4,6 +4,7 @@ import { describe, it } from 'node:test';
 import fc from 'fast-check';
 import { ByteReader, ByteWriter, MalformedBytes, UnencodableValue } from '../../src/base/bytes.ts';
 import { uuidFromBytes } from '../../src/base/uuid.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 function written(write: (writer: ByteWriter) => void): Uint8Array {
   const writer = new ByteWriter(1);
@@ -35,6 +36,7 @@ function roundTrip<T>(
       assert.deepEqual(readBack(reader), value);
       assert.equal(reader.remaining, 0);
     }),
+    propertyRuns(100),
   );
 }
 

@@ -8,6 +8,7 @@ import { decodeGroupRecord } from '../../src/coordinator/group-records.ts';
 import { errors } from '../../src/protocol/errors.ts';
 import { OffsetFetchResponse } from '../../src/protocol/messages/09-offset-fetch.ts';
 import { ListGroupsResponse } from '../../src/protocol/messages/16-list-groups.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { Harness, onWire, topicId } from './harness.ts';
 
 const DAY_MS = 24 * 60 * 60_000;
@@ -358,7 +359,7 @@ test('whatever was answered as committed is what is fetched, also after restarts
       await h.restart();
       for (const id of ['a', 'b', 'c']) assert.deepEqual(await h.offsets(id), model.get(id) ?? {});
     }),
-    { numRuns: 60, seed: 20260101 },
+    propertyRuns(60),
   );
 });
 

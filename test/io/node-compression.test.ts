@@ -7,6 +7,7 @@ import lz4 from 'lz4-napi';
 import snappy from 'snappy';
 import { nodeCompression } from '../../src/io/node/node-compression.ts';
 import type { CompressionType } from '../../src/io/runtime.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 const { compress, decompress } = nodeCompression();
 const LIMIT = 10_000_000;
@@ -94,7 +95,7 @@ describe('our own bytes', () => {
           if (bytes.length === 0) return;
           assert.throws(() => decompress(type, small, bytes.length - 1), RangeError);
         }),
-        { numRuns: 60 },
+        propertyRuns(60),
       );
     });
   }
@@ -108,13 +109,13 @@ describe('our own bytes', () => {
           assert.ok(error instanceof RangeError, String(error));
         }
       };
-      fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), survive), { numRuns: 300 });
+      fc.assert(fc.property(fc.uint8Array({ maxLength: 200 }), survive), propertyRuns(300));
       const damage = fc.tuple(content, fc.nat(), fc.nat(255)).map(([bytes, at, value]) => {
         const damaged = Uint8Array.from(compress(type, bytes));
         damaged[at % damaged.length] = value;
         return damaged;
       });
-      fc.assert(fc.property(damage, survive), { numRuns: 100 });
+      fc.assert(fc.property(damage, survive), propertyRuns(100));
     });
   }
 });

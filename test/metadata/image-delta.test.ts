@@ -11,6 +11,7 @@ import { ConfigResourceType, emptyImage, type MetadataImage } from '../../src/me
 import { applyRecords } from '../../src/metadata/image-delta.ts';
 import { type MetadataRecord, metadataRecord } from '../../src/metadata/record-framing.ts';
 import { placeRecords } from '../../src/metadata/transaction-buffer.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { broker, CLUSTER_ID, config, id, imageOf, topic } from './harness.ts';
 
 const { TOPIC, MIRROR, BROKER } = ConfigResourceType;
@@ -237,7 +238,7 @@ describe('replay', () => {
         assert.deepEqual(inBatches, oneByOne);
         if (records.length > 0) assert.deepEqual(imageOf(records), oneByOne);
       }),
-      { numRuns: 200 },
+      propertyRuns(200),
     );
   });
 });

@@ -12,6 +12,7 @@ import {
   mappingExcept,
   type ProducerIdMapping,
 } from '../../src/mirror/producer-id-mapping.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 const HOP = 1n << 56n;
 const TAG = 1n << 40n;
@@ -59,9 +60,15 @@ const anyId = fc.oneof(
 const anyTag = fc.integer({ min: 1, max: MAX_TAG });
 
 test('P1 every id below the limits maps exactly as the rule says', () => {
-  fc.assert(fc.property(firstHop, (id) => embedded(id) === embeddedOracle(id)));
+  fc.assert(
+    fc.property(firstHop, (id) => embedded(id) === embeddedOracle(id)),
+    propertyRuns(100),
+  );
   const later = fc.bigInt({ min: -(126n * HOP) + 1n, max: -2n });
-  fc.assert(fc.property(later, (id) => embedded(id) === embeddedOracle(id)));
+  fc.assert(
+    fc.property(later, (id) => embedded(id) === embeddedOracle(id)),
+    propertyRuns(100),
+  );
 });
 
 test('P1 the ids around every carry and limit map exactly', () => {
@@ -104,12 +111,14 @@ test('P1 two different ids never meet, whatever hop each has come to', () => {
       const isSame = a[0] === b[0] && a[1] === b[1];
       return isSame || last(a) !== last(b);
     }),
+    propertyRuns(100),
   );
 });
 
 test('G20 every id maps exactly as the rule says, or is refused', () => {
   fc.assert(
     fc.property(anyTag, anyId, (tag, id) => map(guestMapping(tag), id) === guestOracle(tag, id)),
+    propertyRuns(100),
   );
 });
 
@@ -132,6 +141,7 @@ test('G20 what a guest writes is never negative, except "none"', () => {
       const mapped = map(guestMapping(tag), id);
       return mapped === undefined || mapped >= 0n || (id === -1n && mapped === -1n);
     }),
+    propertyRuns(100),
   );
 });
 
@@ -149,6 +159,7 @@ test('G20 ids of a source meet neither each other, nor another tag’s, nor loca
       const isSame = a === b && (tagA === tagB || a < 0n);
       return isSame ? x === y : x !== y;
     }),
+    propertyRuns(100),
   );
 });
 
@@ -168,6 +179,7 @@ test('T3 batches are of one producer when a mirror in either direction made the 
       if (byGuest !== undefined && !same(byGuest, id)) return false;
       return byEmbedded === undefined || same(byEmbedded, id);
     }),
+    propertyRuns(100),
   );
   assert.equal(same(7n, 8n), false);
   assert.equal(same(7n, 7n + TAG * BigInt(MAX_TAG + 1)), false);
@@ -185,6 +197,7 @@ test('G24a the id at the source comes back, but that of this cluster has none', 
       const stays = id >= TAG;
       return stays || guestSourceId(tag, here) === id;
     }),
+    propertyRuns(100),
   );
   assert.equal(guestSourceId(5, TAG - 1n), undefined);
   assert.equal(guestSourceId(5, 6n * TAG + 1n), 6n * TAG + 1n, 'another tag was there before');

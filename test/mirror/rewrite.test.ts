@@ -9,6 +9,7 @@ import * as rewrite from '../../src/mirror/rewrite.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 function scanBatches(records: Uint8Array, expectedOffset: number, knownEpoch: number) {
   return rewrite.scanBatches(records, expectedOffset, knownEpoch, embeddedMapping);
@@ -112,6 +113,7 @@ test('F5 a damaged batch spoils the answer, whichever byte under the CRC is dama
       records[at] = (records[at] ?? 0) ^ 0x10;
       return scanBatches(records, 0, 3).problem?.cause === 'CORRUPT_SOURCE_BATCH';
     }),
+    propertyRuns(100),
   );
 });
 
@@ -162,5 +164,6 @@ test('F5 arbitrary bytes never throw', () => {
     fc.property(fc.uint8Array({ maxLength: 400 }), (bytes) => {
       scanBatches(bytes, 0, -1);
     }),
+    propertyRuns(100),
   );
 });

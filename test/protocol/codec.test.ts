@@ -17,6 +17,7 @@ import {
   struct,
   tagged,
 } from '../../src/protocol/schema.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { allSchemas } from './all-schemas.ts';
 import { arbitraryMessage } from './arbitrary-message.ts';
 import { Interpreter, type Value } from './interpreter.ts';
@@ -63,7 +64,7 @@ describe('codec', () => {
         assert.deepEqual(Buffer.from(interpreter.encode(value)), Buffer.from(bytes));
         assert.deepEqual(interpreter.decode(bytes), value);
       });
-      fc.assert(property, { numRuns: 15, seed: 7 });
+      fc.assert(property, propertyRuns(15));
     }
   });
 
@@ -88,7 +89,7 @@ describe('codec', () => {
           decoded,
         );
       });
-      fc.assert(property, { numRuns: 30, seed: 11 });
+      fc.assert(property, propertyRuns(30));
     }
   });
 

@@ -19,6 +19,7 @@ import {
 import { HeartbeatRequest } from '../../src/protocol/messages/12-heartbeat.ts';
 import { ApiVersionsResponse } from '../../src/protocol/messages/18-api-versions.ts';
 import { readRequestHeader, readResponseHeader } from '../../src/protocol/request-header.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 function framed(frames: readonly Uint8Array[]): Buffer {
   return Buffer.concat(
@@ -70,7 +71,7 @@ describe('FrameReader', () => {
         );
       },
     );
-    fc.assert(property, { numRuns: 60 });
+    fc.assert(property, propertyRuns(60));
   });
 
   it('delivers many small frames of one read as views of one buffer', () => {

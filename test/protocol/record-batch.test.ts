@@ -10,6 +10,7 @@ import {
   incrementSequence,
   RecordBatch,
 } from '../../src/protocol/record-batch.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { KAFKA_BATCHES } from './kafka-batches.ts';
 
 const { idempotent, transactional, gzip, commit, legacy } = KAFKA_BATCHES;
@@ -117,7 +118,7 @@ describe('RecordBatch', () => {
       batch.rewriteProducerId(before);
       assert.equal(batch.validCrc(), false);
     });
-    fc.assert(property, { numRuns: 60 });
+    fc.assert(property, propertyRuns(60));
   });
 
   it('F6: base offset and leader epoch are patched outside the CRC', () => {
@@ -223,6 +224,6 @@ describe('forEachBatch', () => {
         }
       },
     );
-    fc.assert(property);
+    fc.assert(property, propertyRuns(100));
   });
 });

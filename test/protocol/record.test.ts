@@ -13,6 +13,7 @@ import {
 } from '../../src/protocol/control-record.ts';
 import { buildRecordBatch, type DecodedRecord, decodeRecords } from '../../src/protocol/record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { KAFKA_BATCHES, KAFKA_RECORDS } from './kafka-batches.ts';
 
 const MAX_BYTES = 1 << 20;
@@ -109,7 +110,7 @@ describe('records', () => {
       for (const { timestamp } of records) if (timestamp > highest) highest = timestamp;
       assert.equal(view.maxTimestamp, highest);
     });
-    fc.assert(property);
+    fc.assert(property, propertyRuns(100));
   });
 
   it('gives every record the batch’s time under log append time', () => {
@@ -144,7 +145,7 @@ describe('records', () => {
         assert.ok(error instanceof MalformedBytes, String(error));
       }
     });
-    fc.assert(property, { numRuns: 300 });
+    fc.assert(property, propertyRuns(300));
   });
 });
 

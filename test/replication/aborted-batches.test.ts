@@ -15,6 +15,7 @@ import { BATCH_HEADER_BYTES, forEachBatch, RecordBatch } from '../../src/protoco
 import { hideAbortedBatches } from '../../src/replication/aborted-batches.ts';
 import type { FetchParams, FetchResult } from '../../src/replication/fetch-types.ts';
 import type { Partition } from '../../src/replication/partition.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { settle } from './fakes.ts';
 import {
   fetchParams,
@@ -257,7 +258,7 @@ test('P3 P2: every stock consumer gets exactly the committed records', async (t)
       );
     },
   );
-  fc.assert(property, { numRuns: 150 });
+  fc.assert(property, propertyRuns(150));
 });
 
 test('P3: mirrors, followers and READ_UNCOMMITTED readers get the log as it is', async (t) => {
@@ -282,7 +283,7 @@ test('P3: mirrors, followers and READ_UNCOMMITTED readers get the log as it is',
     const mirrored = read({ ...COMMITTED, mirrorFetch: true }, stable);
     assert.deepEqual(mirrored, log.subarray(0, mirrored.length));
   });
-  fc.assert(property, { numRuns: 40 });
+  fc.assert(property, propertyRuns(40));
 });
 
 /** An aborted, gzipped batch at 0–3 of a mirrored producer, plain data at 4, the marker at 5. */

@@ -13,6 +13,7 @@ import { errors } from '../../src/protocol/errors.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
 import type { FetchResult } from '../../src/replication/fetch-types.ts';
 import { OffsetSpec } from '../../src/replication/list-offsets.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { fetchParams, mirrored, OTHER_BROKER, TestBroker, THIS_BROKER } from './harness.ts';
 
 /** Rounds in which a follower that is left alone must have everything. */
@@ -422,6 +423,6 @@ test('G13 G14 G15 G16 a follower ends with the leader’s batches, whatever happ
         await leader.broker.close();
       }
     }),
-    { numRuns: process.env.TWINLOG_TEST === 'full' ? 3000 : 80, examples: FOUND },
+    { ...propertyRuns(80, 40), examples: FOUND },
   );
 });

@@ -5,6 +5,7 @@ import { seededRandom } from '../../src/base/random.ts';
 import { DiskError } from '../../src/io/runtime.ts';
 import type { PowerLoss } from '../../src/sim/sim-file.ts';
 import { SimWorld } from '../../src/sim/sim-runtime.ts';
+import { propertyRuns } from '../property-runs.ts';
 
 const bytes = (text: string): Buffer => Buffer.from(text);
 const hasCode = (code: string) => (error: unknown) =>
@@ -174,7 +175,7 @@ test('power loss leaves, of unsynced appends, exactly what the kind of loss allo
     if (!tornTail) assert.ok([...starts, model.length].includes(left.length));
     for (let i = 0; i < left.length; i++) assert.ok(left[i] === model[i] || left[i] === 0);
   });
-  fc.assert(property, { numRuns: 200 });
+  fc.assert(property, propertyRuns(200));
 });
 
 test('names survive as a prefix of their changes: a replaced file is the old or the new', () => {

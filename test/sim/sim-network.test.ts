@@ -5,6 +5,7 @@ import { seededRandom } from '../../src/base/random.ts';
 import type { CloseReason, Connection, Runtime } from '../../src/io/runtime.ts';
 import { LAN_PROFILE, WAN_PROFILE } from '../../src/sim/sim-links.ts';
 import { SimWorld } from '../../src/sim/sim-runtime.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { Ear, isConnection } from './chatter.ts';
 
 const PORT = 9092;
@@ -82,7 +83,7 @@ test('bytes arrive whole and in order, whatever is cut and healed on the way', a
       assert.deepEqual(atClient.bytes, Buffer.concat(sent.down));
     },
   );
-  await fc.assert(property, { numRuns: 15 });
+  await fc.assert(property, propertyRuns(15));
 });
 
 test('a long wire delays by its latency, and its bandwidth is shared', async () => {

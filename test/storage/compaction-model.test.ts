@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
 import { nodeCompression } from '../../src/io/node/node-compression.ts';
+import { propertyRuns } from '../property-runs.ts';
 import {
   batchesOf,
   COMPACTED,
@@ -228,6 +229,6 @@ for (const dedupeBufferBytes of [1 << 20, 0]) {
         await runner.host.end();
       },
     );
-    await fc.assert(property, { numRuns: 150 });
+    await fc.assert(property, propertyRuns(150));
   });
 }

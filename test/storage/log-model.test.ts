@@ -6,6 +6,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import fc from 'fast-check';
+import { propertyRuns } from '../property-runs.ts';
 import { batchOf, follow, type LogHost, marker, NodeHost, readAll, SimHost } from './harness.ts';
 
 interface ModelBatch {
@@ -311,7 +312,7 @@ async function holds(makeHost: () => LogHost, runs: number): Promise<void> {
       }
       await host.end();
     }),
-    { numRuns: runs },
+    propertyRuns(runs),
   );
 }
 

@@ -13,6 +13,7 @@ import { LOCAL_LOG_START_FILE, LOG_START_FILE } from '../../src/storage/checkpoi
 import type { Log } from '../../src/storage/log.ts';
 import { LogManager } from '../../src/storage/log-manager.ts';
 import type { SnapshotEntry } from '../../src/storage/producer-snapshot.ts';
+import { propertyRuns } from '../property-runs.ts';
 import { counted, ENDINGS, nameOf } from './crash-points.ts';
 import { batchOf, follow, marker, readAll, SimHost, TP } from './harness.ts';
 
@@ -335,6 +336,6 @@ test('G29 whatever happens, only those who raise the log start raise it', async 
       }
       await host.end();
     }),
-    { numRuns: 200 },
+    propertyRuns(200),
   );
 });
