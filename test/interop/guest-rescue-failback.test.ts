@@ -10,6 +10,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { setTimeout as sleep } from 'node:timers/promises';
+import type { KafkaNode } from './apache-kafka.ts';
 import { ensureAppCds } from './app-cds.ts';
 import type { ClientRecord } from './client.ts';
 import { javaClient } from './clusters.ts';
@@ -34,6 +35,7 @@ import {
   write,
 } from './failback-sides.ts';
 import { GUEST_ID, guestCommand, startGuest } from './guest.ts';
+import { logLength, whenSaid } from './guest-faults.ts';
 import { placement } from './guest-watch.ts';
 import { interopSkipReason } from './kafka-jars.ts';
 import { awaitState, partitionsOf, until } from './mirror-watch.ts';
@@ -103,11 +105,11 @@ function batchAt(side: Side, partition: number, offset: number): RawBatch {
   return found;
 }
 
-/** Waits until the guest of B has mirrored up to these offsets. */
-async function mirrored(...offsets: readonly number[]): Promise<void> {
-  await awaitState(b.guest, b.mirror, TOPIC, 'MIRRORING');
+/** Waits until the guest of a side has mirrored up to these offsets. */
+async function mirrored({ guest, mirror }: Side, ...offsets: readonly number[]): Promise<void> {
+  await awaitState(guest, mirror, TOPIC, 'MIRRORING');
   await until(`mirrored up to ${offsets}`, async () => {
-    const statuses = await partitionsOf(b.guest, b.mirror, TOPIC);
+    const statuses = await partitionsOf(guest, mirror, TOPIC);
     const there = offsets.map((_, index) => {
       return statuses.find(({ partition }) => partition === index)?.destinationOffset;
     });
@@ -160,7 +162,7 @@ test('the way there, with transactions that end above the last stable offset', {
     return true as const;
   });
   await b.guest.mirrors('add', b.mirror, TOPIC);
-  await mirrored(...SHARED);
+  await mirrored(b, ...SHARED);
   await replicated(b, ...SHARED);
   decided = (await committed(a)).filter(({ partition, offset }) => {
     return offset < (partition === 0 ? (OPEN_FROM[0] ?? 0) : (SHARED[partition] ?? 0));
@@ -190,12 +192,15 @@ async function loseBoth(): Promise<void> {
     await java.openProducer(a.cluster.bootstrap, 'unseen');
     await java.produceAll('unseen', three('unseen', 1));
     await java.closeProducer('unseen');
-    await mirrored(SHARED[0] ?? -1, GUEST_END, 0);
+    await mirrored(b, SHARED[0] ?? -1, GUEST_END, 0);
     await b.guest.kill9();
   } finally {
     for (const pid of brokers) process.kill(pid, 'SIGCONT');
   }
   await write(a, 'lost', [0, 2]);
+  // Begins once the last transaction is complete: else A would write its markers again.
+  await java.openProducer(a.cluster.bootstrap, 'lost-again', { 'transactional.id': 'lost' });
+  await java.closeProducer('lost-again');
   for (const name of ['early', 'other', 'late']) await java.closeProducer(name, true);
   held = SHARED.map((_, index) => batchesOf(a, index));
   await a.guest.kill9();
@@ -388,4 +393,61 @@ test('G24 G29 A fails over, and B takes it back like any other', { skip }, async
   await failBack(b, a, common);
   const expected = await committed(a);
   assert.deepEqual(compareSequences(expected, await committed(b)), []);
+});
+
+/** Numbers of the plan's partition 0. */
+interface ReplicaEnds extends PlanLine {
+  readonly elect: number;
+  readonly replicas: readonly { readonly brokerId: number; readonly end: number }[];
+}
+
+/** A takes the topic back; `away` is killed before the cut, for which B has to answer first. */
+async function takeBackWithout(away: KafkaNode): Promise<void> {
+  const from = logLength(a.guest);
+  const added = a.guest.mirrors('add', a.mirror, TOPIC);
+  await whenSaid(a.guest, 'native topic is taken into a mirror', from);
+  const source = b.cluster.brokers.map(({ pid }) => pid);
+  for (const pid of source) process.kill(pid, 'SIGSTOP');
+  try {
+    await added;
+    await whenSaid(a.guest, 'mirror partition is PREPARING', from);
+    await away.kill9();
+  } finally {
+    for (const pid of source) process.kill(pid, 'SIGCONT');
+  }
+}
+
+test('T5 G18a a broker that was away while the log was cut is not elected for its tail', {
+  skip,
+}, async () => {
+  const common = await failOver(b);
+  await write(a, 'cut', [0]);
+  const uncut = batchesOf(a, 0);
+  const away = a.cluster.brokers.at(-1);
+  assert.ok(away !== undefined);
+  await takeBackWithout(away);
+  await mirrored(a, ...common);
+  await a.guest.kill9();
+  await b.guest.kill9();
+  await Promise.all(b.cluster.nodes.map((node) => node.kill9()));
+  await away.launch();
+  await a.cluster.awaitReady();
+  await awaitLeaderless(a);
+  const text = await guestCommand(a.cluster, 'rescue', '--json');
+  const lines = text.split('\n').filter((line) => line.startsWith('{'));
+  const plan = lines.map((line) => JSON.parse(line) as ReplicaEnds);
+  const first = plan.find(({ partition }) => partition === 0);
+  assert.ok(first !== undefined && first.elect !== away.id, JSON.stringify(first));
+  const [end, tail] = [common[0] ?? -1, Number(uncut.at(-1)?.lastOffset)];
+  assert.equal(first.end, end);
+  assert.equal(first.replicas.find(({ brokerId }) => brokerId === away.id)?.end, tail + 1);
+  assert.deepEqual(first.missing, [
+    `what the lost guest had mirrored from ${end} on, if anything`,
+    `broker ${away.id} drops ${end} to ${tail}: the mirror had cut them off, and it was away`,
+  ]);
+  await guestCommand(a.cluster, 'rescue', '--yes');
+  assert.deepEqual(await ends(a), common);
+  await replicated(a, ...common);
+  assert.deepEqual(compareBatches(below(uncut, end), batchesOf(a, 0), SAME), []);
+  await write(a, 'after', [0]);
 });
