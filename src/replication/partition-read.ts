@@ -7,7 +7,6 @@
  * there and the reader can go there; else it is told to ask again, after it has waited.
  */
 import { type ErrorCode, errors } from '../protocol/errors.ts';
-import { RecordBatch } from '../protocol/record-batch.ts';
 import type { Log } from '../storage/log.ts';
 import { hideAbortedBatches } from './aborted-batches.ts';
 import {
@@ -69,10 +68,7 @@ export function readPartition(
   const { log } = partition;
   const { fetchOffset } = request;
   const isReplica = params.replicaId >= 0;
-  const divergingEpoch =
-    isReplica && request.lastFetchedEpoch < 0
-      ? beginAnew(log, request)
-      : findDivergence(log, request);
+  const divergingEpoch = findDivergence(log, request, isReplica);
   if (divergingEpoch === 'unknown') return { error: errors.OFFSET_OUT_OF_RANGE.code };
   if (divergingEpoch !== undefined) return { error: 0, records: [], bytes: 0, divergingEpoch };
   if (log.isElsewhere(fetchOffset)) return readElsewhere(partition, fetchOffset, params);
@@ -108,8 +104,12 @@ function readElsewhere(
  * A partial log knows the epochs below its begin from the leader before. An epoch older than all it
  * knows ends where the first of them starts, so that a reader with less than that is not cut.
  */
-function findDivergence(log: Log, request: FetchPartition): DivergingEpoch | 'unknown' | undefined {
-  if (request.lastFetchedEpoch < 0) return undefined;
+function findDivergence(
+  log: Log,
+  request: FetchPartition,
+  isReplica: boolean,
+): DivergingEpoch | 'unknown' | undefined {
+  if (request.lastFetchedEpoch < 0) return isReplica ? beginAnew(log, request) : undefined;
   const end = log.epochEndOffset(request.lastFetchedEpoch);
   if (end.leaderEpoch < 0 || end.endOffset < 0) return 'unknown';
   const same = end.leaderEpoch === request.lastFetchedEpoch && end.endOffset >= request.fetchOffset;
@@ -126,18 +126,9 @@ function beginAnew(log: Log, request: FetchPartition): DivergingEpoch | undefine
   const { fetchOffset } = request;
   const isEmptyThere = request.logStartOffset === fetchOffset;
   if (isEmptyThere && fetchOffset === logStartOffset) return undefined;
-  const base = firstBaseOffset(log);
+  const base = log.firstBatchOffset() ?? Number.POSITIVE_INFINITY;
   if (request.logStartOffset <= logStartOffset && base >= fetchOffset) return undefined;
   return { epoch: log.latestEpoch ?? 0, endOffset: Math.min(logStartOffset, base) };
-}
-
-/** Of the first batch that is here; infinity: there is none. */
-function firstBaseOffset(log: Log): number {
-  const { localLogStartOffset } = log;
-  if (log.logEndOffset <= localLogStartOffset) return Number.POSITIVE_INFINITY;
-  const read = log.read(localLogStartOffset, 1, 'logEnd', true);
-  const bytes = read.error === 0 ? read.records[0] : undefined;
-  return bytes === undefined ? Number.POSITIVE_INFINITY : new RecordBatch(bytes, 0).baseOffset;
 }
 
 /** The answer to a read. */

@@ -11,7 +11,7 @@ import { RecordBatch } from '../protocol/record-batch.ts';
 import { MAX_DECOMPRESSED_BYTES } from './append-validation.ts';
 import { BatchHeader } from './batch-header.ts';
 import { scanBatches } from './batch-scan.ts';
-import type { LogSegment } from './log-segment.ts';
+import type { BatchPosition, LogSegment } from './log-segment.ts';
 import type { LogSegments } from './log-segments.ts';
 import { halves } from './time-index.ts';
 import type { AbortedTransaction } from './transaction-index.ts';
@@ -35,6 +35,18 @@ export interface ReadBytes {
   readonly endOffset: number;
 }
 
+/** The batch that has the first record at or above `offset`, and the number of its segment. */
+export function findBatch(
+  segments: LogSegments,
+  offset: number,
+): { readonly index: number; readonly found: BatchPosition } | undefined {
+  for (let index = segments.floorIndex(offset); index < segments.count; index++) {
+    const found = segments.at(index)?.find(offset);
+    if (found !== undefined) return { index, found };
+  }
+  return undefined;
+}
+
 /** Reads whole batches, from the one that holds `startOffset` on, out of one segment. */
 export function readBatches(
   segments: LogSegments,
@@ -43,22 +55,18 @@ export function readBatches(
 ): ReadBytes {
   const nothing: ReadBytes = { bytes: undefined, endOffset: range.startOffset };
   if (range.startOffset >= range.upperOffset) return nothing;
-  let index = segments.floorIndex(range.startOffset);
-  for (; index < segments.count; index++) {
-    const segment = segments.at(index) as LogSegment;
-    const found = segment.find(range.startOffset);
-    if (found === undefined) continue;
-    const end = upperPosition(segments, index, range);
-    let wanted = Math.min(range.maxBytes, end - found.position);
-    if (wanted < found.size) {
-      if (!range.minOneBatch || found.size > end - found.position) return nothing;
-      wanted = found.size;
-    }
-    const bytes = buffers.take(wanted);
-    const length = segment.read(bytes, found.position);
-    return wholeBatches(bytes, length, range);
+  const first = findBatch(segments, range.startOffset);
+  if (first === undefined) return nothing;
+  const { index, found } = first;
+  const end = upperPosition(segments, index, range);
+  let wanted = Math.min(range.maxBytes, end - found.position);
+  if (wanted < found.size) {
+    if (!range.minOneBatch || found.size > end - found.position) return nothing;
+    wanted = found.size;
   }
-  return nothing;
+  const bytes = buffers.take(wanted);
+  const length = (segments.at(index) as LogSegment).read(bytes, found.position);
+  return wholeBatches(bytes, length, range);
 }
 
 /** Position in the segment beyond which nothing below the upper offset lies. */

@@ -27,6 +27,7 @@ import type { LogContext, NewLog } from './log-context.ts';
 import {
   abortedTransactions,
   type FoundTimestamp,
+  findBatch,
   findByTimestamp,
   findMaxTimestamp,
   readBatches,
@@ -131,6 +132,14 @@ export class Log {
 
   get logEndOffset(): number {
     return this.#store.logEndOffset;
+  }
+
+  /** Base offset of the first batch that can be read here; undefined: none. May throw DiskError. */
+  firstBatchOffset(): number | undefined {
+    const { segments, offline } = this.#store;
+    if (offline !== undefined) return undefined;
+    const from = this.localLogStartOffset;
+    return this.#store.onDisk(() => findBatch(segments, from)?.found.baseOffset);
   }
 
   /** Behind the last batch: where the log ends after a restart, and for whoever copies it. */
