@@ -26,7 +26,7 @@ import { SourceClient, type SourceClientOptions } from '../../mirror/source-clie
 import type { SourceCluster } from '../../mirror/source-cluster.ts';
 import { MirrorState, stateName } from '../../mirror/states.ts';
 import type { ConnectionSecurity } from '../../protocol/connection-security.ts';
-import { errorName, errors } from '../../protocol/errors.ts';
+import { errorName, errors, isRetriable } from '../../protocol/errors.ts';
 import { OffsetSpec } from '../../replication/list-offsets.ts';
 import { isGuest, isLive } from '../guest-brokers.ts';
 import type { MirrorTopicRow } from '../state/catalog.ts';
@@ -308,7 +308,8 @@ export class Failback {
       const [answer] = await client.listOffsets(address, [question]);
       if (answer !== undefined && answer.errorCode === errors.NONE.code) return answer.offset;
       const code = answer?.errorCode ?? errors.UNKNOWN_SERVER_ERROR.code;
-      const message = `ListOffsets of ${topic}-${partition}: ${errorName(code)}; try again`;
+      const again = isRetriable(code) ? '; try again' : '';
+      const message = `ListOffsets of ${topic}-${partition}: ${errorName(code)}${again}`;
       throw new MirrorFailure('SOURCE_LEADER_UNKNOWN', message);
     };
     return { earliest: await ask(OffsetSpec.EARLIEST), latest: await ask(OffsetSpec.LATEST) };
