@@ -6,8 +6,6 @@
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { ZERO_UUID } from '../../src/base/uuid.ts';
-import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
 import {
   type MirrorEventType,
   MirrorState,
@@ -16,6 +14,7 @@ import {
   step,
   TRANSITIONS,
 } from '../../src/mirror/states.ts';
+import { row } from './harness.ts';
 
 /** The page that shows the table. */
 export const PAGE = join(import.meta.dirname, '../../docs/ARCHITECTURE.md');
@@ -26,30 +25,9 @@ const STATES = Object.keys(TRANSITIONS) as MirrorStateName[];
 
 /** Where `retry` leads a partition that failed in `from`; the step function is asked. */
 function retryTarget(from: MirrorStateName): MirrorStateName {
-  const row: MirrorStateRow = {
-    topicName: 't',
-    partition: 0,
-    state: MirrorState.FAILED,
-    lastMirroredOffset: -1,
-    stateEpoch: 1,
-    leaderEpoch: 0,
-    membershipOffset: 0,
-    sourceClusterId: '',
-    sourceTopicId: ZERO_UUID,
-    sourceEpochs: [],
-    previousState: MirrorState[from],
-    retryAttempt: 1,
-    cause: 'SOURCE_UNREACHABLE',
-    message: '',
-    sinceMs: 0,
-    reachedMirroring: false,
-    settled: false,
-    closedTransactions: [],
-    closedAtSource: [],
-    cutOffset: -1,
-    cutLeaderEpoch: -1,
-  };
-  const decided = step({ topicName: 't', partition: 0, leaderEpoch: 0, row }, { type: 'retry' }, 0);
+  const failed = { previousState: MirrorState[from], retryAttempt: 1, cause: 'SOURCE_UNREACHABLE' };
+  const input = { topicName: 't', partition: 0, leaderEpoch: 0, row: row('FAILED', failed) };
+  const decided = step(input, { type: 'retry' }, 0);
   if ('illegal' in decided || decided.row === undefined) throw new Error(`no retry from ${from}`);
   return stateName(decided.row.state);
 }

@@ -5,7 +5,6 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { Fault } from '../../src/base/assert.ts';
 import { silentLogger } from '../../src/base/logger.ts';
-import { ZERO_UUID } from '../../src/base/uuid.ts';
 import { DiskError } from '../../src/io/runtime.ts';
 import {
   adviceFor,
@@ -26,6 +25,7 @@ import {
   step,
   TRANSITIONS,
 } from '../../src/mirror/states.ts';
+import { row as plainRow } from './harness.ts';
 
 const NAMES = Object.keys(MirrorState) as MirrorStateName[];
 
@@ -46,30 +46,19 @@ const EVENTS: Record<MirrorEvent['type'], MirrorEvent> = {
 };
 
 function row(state: MirrorStateName, fields: Partial<MirrorStateRow> = {}): MirrorStateRow {
-  return {
-    topicName: 't',
-    partition: 0,
-    state: MirrorState[state],
+  return plainRow(state, {
     lastMirroredOffset: 5,
     stateEpoch: 4,
     leaderEpoch: 2,
     membershipOffset: 50,
     sourceClusterId: 'src',
-    sourceTopicId: ZERO_UUID,
     sourceEpochs: [{ epoch: 0, startOffset: 0 }],
     previousState: MirrorState.MIRRORING,
     retryAttempt: 2,
-    cause: '',
-    message: '',
     sinceMs: 10,
     reachedMirroring: true,
-    settled: false,
-    closedTransactions: [],
-    closedAtSource: [],
-    cutOffset: -1,
-    cutLeaderEpoch: -1,
     ...fields,
-  };
+  });
 }
 
 function take(from: MirrorStateRow | undefined, event: MirrorEvent): StepResult {

@@ -12,6 +12,7 @@ import {
   marker,
   mirrored,
   OTHER_BROKER,
+  replicaPartition,
   startTestBroker,
   type TestBroker,
   THIS_BROKER,
@@ -26,23 +27,15 @@ function mirrorTopic(broker: TestBroker, topic: string, state = 'MIRRORING'): vo
 }
 
 /** One fetch of the other broker's follower, answered at once. */
-async function followerFetch(
-  broker: TestBroker,
-  topic: string,
-  fetchOffset: number,
-  lastFetchedEpoch = fetchOffset > 0 ? 0 : -1,
-) {
+async function followerFetch(broker: TestBroker, topic: string, fetchOffset: number) {
   const params = fetchParams({
     replicaId: OTHER_BROKER,
     replicaEpoch: 100 + OTHER_BROKER,
     maxWaitMs: 0,
   });
   const { leaderEpoch } = broker.partition(topic);
-  const request = fetchPartition(topic, 0, fetchOffset, {
-    currentLeaderEpoch: leaderEpoch,
-    lastFetchedEpoch,
-    logStartOffset: 0,
-  });
+  const known = { currentLeaderEpoch: leaderEpoch };
+  const request = replicaPartition(topic, 0, fetchOffset, known);
   const [result] = await broker.replicas.fetch(params, [request]);
   assert.ok(result);
   return result;
@@ -210,7 +203,7 @@ test('T6 the ISR has reached the log end once each member reported in the new ep
   assert.equal(partition.isrReachedLogEnd(), true);
   broker.changePartition('a', 0, { leaderEpoch: 1 });
   assert.equal(partition.isrReachedLogEnd(), false);
-  await followerFetch(broker, 'a', 2, 0);
+  await followerFetch(broker, 'a', 2);
   assert.equal(partition.isrReachedLogEnd(), true);
 });
 
@@ -369,10 +362,10 @@ test('a follower whose log parts from ours is told where', async (t) => {
   partition.append('client', batch(2), 1);
   broker.changePartition('a', 0, { leaderEpoch: 3 });
   partition.append('client', batch(2), 1);
-  const parted = await followerFetch(broker, 'a', 3, 0);
+  const parted = await followerFetch(broker, 'a', 3);
   assert.deepEqual(parted.divergingEpoch, { epoch: 0, endOffset: 2 });
   assert.deepEqual([parted.error, parted.bytes], [0, 0]);
-  const same = await followerFetch(broker, 'a', 2, 0);
+  const same = await followerFetch(broker, 'a', 2);
   assert.equal(same.divergingEpoch, undefined);
   assert.ok(same.bytes > 0);
 });

@@ -3,7 +3,6 @@
  */
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
-import { ZERO_UUID } from '../../src/base/uuid.ts';
 import type { MirrorStateRow } from '../../src/mirror/state-row.ts';
 import { buildTransactionMarker } from '../../src/protocol/control-record.ts';
 import { RecordBatch } from '../../src/protocol/record-batch.ts';
@@ -13,6 +12,7 @@ import { stableEnd } from '../../src/sim/mirror-invariants.ts';
 import { MirrorWorld, TOPICS } from '../../src/sim/mirror-world.ts';
 import { probeMark } from '../../src/sim/prober.ts';
 import { checkMove } from '../../src/sim/state-watch.ts';
+import { row as plainRow } from '../mirror/harness.ts';
 import { batchOf, follow, SimHost } from '../storage/harness.ts';
 
 const producer = (producerId: bigint) => ({ producerId, producerEpoch: 0, baseSequence: 0 });
@@ -76,27 +76,8 @@ describe('a mirrored batch', () => {
 
 describe('durable states', () => {
   const row = (state: number, fields: Partial<MirrorStateRow> = {}): MirrorStateRow => ({
-    topicName: 't',
-    partition: 0,
+    ...plainRow('UNKNOWN', { membershipOffset: 5, sinceMs: 0 }),
     state,
-    lastMirroredOffset: -1,
-    stateEpoch: 1,
-    leaderEpoch: 0,
-    membershipOffset: 5,
-    sourceClusterId: '',
-    sourceTopicId: ZERO_UUID,
-    sourceEpochs: [],
-    previousState: 16,
-    retryAttempt: 0,
-    cause: '',
-    message: '',
-    sinceMs: 0,
-    reachedMirroring: false,
-    settled: false,
-    closedTransactions: [],
-    closedAtSource: [],
-    cutOffset: -1,
-    cutLeaderEpoch: -1,
     ...fields,
   });
   const next = (state: number, fields: Partial<MirrorStateRow> = {}) =>
