@@ -11,7 +11,7 @@ import { ProduceRequest, ProduceResponse } from '../../src/protocol/messages/00-
 import { buildRecordBatch } from '../../src/protocol/record.ts';
 import type { KafkaCluster } from './apache-kafka.ts';
 import { guest, guestCluster, javaClient, sourceCluster } from './clusters.ts';
-import { GUEST_ID, guestCommand } from './guest.ts';
+import { GUEST_ID, guestCommand, rescuePlan } from './guest.ts';
 import { memberIds, placement, replicaBatches } from './guest-watch.ts';
 import type { ProduceRecord } from './java-client.ts';
 import { interopSkipReason } from './kafka-jars.ts';
@@ -25,21 +25,6 @@ const PARTITIONS = 2;
 const APACHE_IDS = [1, 2, 3];
 /** Records per partition that every replica has, and that one missed. */
 const [ALL_HAVE, ONE_LACKS] = [200, 100];
-
-interface PlanLine {
-  readonly event: string;
-  readonly partition: number;
-  readonly state: string;
-  readonly replicas: readonly { readonly brokerId: number; readonly end: number }[];
-  readonly elect: number;
-  readonly end: number;
-  readonly missing: readonly string[];
-}
-
-function linesOf(text: string): PlanLine[] {
-  const lines = text.split('\n').filter((line) => line.startsWith('{'));
-  return lines.map((line) => JSON.parse(line) as PlanLine);
-}
 
 async function write(from: number, count: number): Promise<void> {
   const [java, { bootstrap }] = [await javaClient(), await sourceCluster()];
@@ -100,7 +85,7 @@ test('G18a: rescue takes the longest replica, and says what may be missing', { s
     const placed = await placement(cluster, TOPIC);
     return placed.every(({ leader }) => leader === -1) ? true : undefined;
   });
-  const plan = linesOf(await guestCommand(cluster, 'rescue', '--json'));
+  const plan = await rescuePlan(cluster);
   for (const each of plan) {
     assert.deepEqual([each.event, each.state, each.end], ['plan', 'MIRRORING', end]);
     const ends = new Map(each.replicas.map((replica) => [replica.brokerId, replica.end]));

@@ -70,3 +70,22 @@ export async function guestChecks(
   const values = lines.map((line) => JSON.parse(line) as CheckLine & { readonly check?: string });
   return new Map(values.flatMap((value) => (value.check ? [[value.check, value] as const] : [])));
 }
+
+/** What `guest rescue` says of a partition before it does anything. */
+export interface RescuePlan {
+  readonly event: string;
+  readonly partition: number;
+  readonly state: string;
+  readonly replicas: readonly { readonly brokerId: number; readonly end: number }[];
+  readonly elect: number;
+  readonly end: number;
+  readonly missing: readonly string[];
+}
+
+/** The plan of a rescue, in the order of partitions. */
+export async function rescuePlan(cluster: KafkaCluster): Promise<RescuePlan[]> {
+  const text = await guestCommand(cluster, 'rescue', '--json');
+  const lines = text.split('\n').filter((line) => line.startsWith('{'));
+  const plan = lines.map((line) => JSON.parse(line) as RescuePlan);
+  return plan.sort((a, b) => a.partition - b.partition);
+}
